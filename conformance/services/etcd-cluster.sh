@@ -3,15 +3,14 @@
 # etcd-cluster.sh member N kill|down|up|stop|cont: what befalls one of them: kill -9 (and it is started again), the same for
 #   good, started again, SIGSTOP, SIGCONT.
 # etcd-cluster.sh leader: the number of the member that leads.
-. "$(dirname "$0")/lib/service.sh"
+. "$(dirname "$0")/lib/etcd.sh"
 
 NAME=etcd-cluster PORT_ENV=LOCKWRIGHT_ETCD_CLUSTER_PORT PORT_FIRST=8384
 COMMAND=(bash run.sh)
 MEMBERS=(1 2 3)
 
 packages() {
-  need_command etcd etcd-server
-  need_command etcdctl etcd-client
+  need_etcd
   need_command setpriv util-linux
 }
 
@@ -25,17 +24,8 @@ configure() {
     cluster+="${cluster:+,}m$member=http://127.0.0.1:$(peer_port "$member")"
   done
   for member in "${MEMBERS[@]}"; do
-    cat >"$member.yml" <<END
-name: m$member
-data-dir: data-$member
-listen-client-urls: http://127.0.0.1:$(client_port "$member")
-advertise-client-urls: http://127.0.0.1:$(client_port "$member")
-listen-peer-urls: http://127.0.0.1:$(peer_port "$member")
-initial-advertise-peer-urls: http://127.0.0.1:$(peer_port "$member")
-initial-cluster: $cluster
-initial-cluster-token: $NAME-$PORT
-log-level: warn
-END
+    member_settings "m$member" "http://127.0.0.1:$(client_port "$member")" "http://127.0.0.1:$(peer_port "$member")" "$cluster" \
+      >"$member.yml"
   done
   # Nobody outlives whoever started it, so that the cluster ends with the process that this service is.
   cat >run.sh <<'END'
@@ -61,12 +51,6 @@ endpoints() {
   for member in "${MEMBERS[@]}"; do all+="${all:+,}127.0.0.1:$(client_port "$member")"; done
   echo "$all"
 }
-
-ask() { ETCDCTL_API=3 etcdctl --endpoints "$(endpoints)" --dial-timeout 2s "$@"; }
-
-answers() { ask endpoint health &>/dev/null; }
-
-uri() { echo "etcd://$(endpoints)"; }
 
 member() {
   local number=$1 pid

@@ -1,36 +1,10 @@
 #!/usr/bin/env bash
 # etcd.sh start|stop|restart|uri: one etcd.
-. "$(dirname "$0")/lib/service.sh"
+. "$(dirname "$0")/lib/etcd.sh"
 
 NAME=etcd PORT_ENV=LOCKWRIGHT_ETCD_PORT PORT_FIRST=8379
-COMMAND=(etcd --config-file etcd.yml)
 
-packages() {
-  need_command etcd etcd-server
-  need_command etcdctl etcd-client
-}
-
-# For whoever connects a port beside that of the clients is taken: members of a cluster talk there.
-configure() {
-  local peers
-  peers=$(free_port $((PORT + 1)))
-  cat >etcd.yml <<END
-name: alone
-data-dir: data
-listen-client-urls: http://127.0.0.1:$PORT
-advertise-client-urls: http://127.0.0.1:$PORT
-listen-peer-urls: http://127.0.0.1:$peers
-initial-advertise-peer-urls: http://127.0.0.1:$peers
-initial-cluster: alone=http://127.0.0.1:$peers
-log-level: warn
-END
-}
-
-ask() { ETCDCTL_API=3 etcdctl --endpoints "127.0.0.1:$(<port)" --dial-timeout 2s "$@"; }
-
-answers() { ask endpoint health &>/dev/null; }
-
-uri() { echo "etcd://127.0.0.1:$PORT"; }
+configure() { settings_alone http >etcd.yml; }
 
 # Every transaction is counted, and every read outside one; what keeps leases alive is not.
 tell_requests() {

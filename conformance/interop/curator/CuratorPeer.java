@@ -108,7 +108,15 @@ final class CuratorPeer extends Peer {
     return got ? hold : null;
   }
 
-  private static final class Hold extends Held {
+  /** What lasts as long as its client's session. */
+  private abstract static class OfSession extends Held {
+    @Override
+    void extend(double ttl) throws Failed {
+      throw new Failed("unsupported", "it lasts as long as its session");
+    }
+  }
+
+  private static final class Hold extends OfSession {
     private InterProcessMutex mutex;
 
     @Override
@@ -128,14 +136,9 @@ final class CuratorPeer extends Peer {
     boolean isHeld() {
       return mutex.isAcquiredInThisProcess();
     }
-
-    @Override
-    void extend(double ttl) throws Failed {
-      throw new Failed("unsupported", "it lasts as long as its session");
-    }
   }
 
-  private static final class Permits extends Held {
+  private static final class Permits extends OfSession {
     private final InterProcessSemaphoreV2 semaphore;
     private final Collection<Lease> leases;
     private final CuratorFramework client;
@@ -157,14 +160,9 @@ final class CuratorPeer extends Peer {
     boolean isHeld() {
       return client.getZookeeperClient().isConnected();
     }
-
-    @Override
-    void extend(double ttl) throws Failed {
-      throw new Failed("unsupported", "it lasts as long as its session");
-    }
   }
 
-  private static final class Leads extends Held {
+  private static final class Leads extends OfSession {
     private final LeaderLatch latch;
 
     Leads(LeaderLatch latch) {
@@ -185,11 +183,6 @@ final class CuratorPeer extends Peer {
     @Override
     boolean isHeld() {
       return latch.hasLeadership();
-    }
-
-    @Override
-    void extend(double ttl) throws Failed {
-      throw new Failed("unsupported", "it lasts as long as its session");
     }
   }
 }
