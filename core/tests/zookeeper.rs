@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use lockwright::Kind;
 use lockwright::blocking::{self, Client, Guard};
+use lockwright::finding::Severity;
 use lockwright::lease::{LossReason, ReleaseOutcome};
 use rustix::process::Signal;
 use zookeeper_server::{PATIENCE, PLAIN, Server, TLS, open, until};
@@ -279,4 +280,19 @@ fn locks_of_two_libraries_under_one_name_are_refused() {
     assert!(one.lock("x").try_acquire().unwrap().is_some());
     let error = other.semaphore("y", 2).layout("kazoo").build().unwrap_err();
     assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+}
+
+#[test]
+fn a_server_that_is_fit_says_so_and_that_it_is_alone() {
+    let server = Server::start();
+    let client = server.client("");
+    let checks = || -> Vec<_> { client.examine().unwrap().iter().map(|one| (one.check, one.severity)).collect() };
+    let fit = [("members", Severity::Note), ("locks", Severity::Ok)];
+    assert_eq!(checks(), fit, "nothing was locked yet");
+    let guard = client.lock("x").acquire().unwrap();
+    assert_eq!(checks(), fit);
+    drop(guard);
+    let below = client.lock("x/y").acquire().unwrap();
+    assert_eq!(checks(), fit, "a name of ours is one directory, whatever is in it");
+    drop(below);
 }

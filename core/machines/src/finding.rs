@@ -57,3 +57,13 @@ impl Finding {
         Finding { check, severity, found: found.into(), advice: Some(advice) }
     }
 }
+
+/// Most names that are told of many.
+const SHOWN: usize = 3;
+
+/// The first of these names, as a finding shows them.
+pub fn some_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names = names.map(|name| format!("{name:?}"));
+    let few: Vec<_> = names.by_ref().take(SHOWN).collect();
+    format!("{}{}", few.join(", "), if names.next().is_some() { " and others" } else { "" })
+}

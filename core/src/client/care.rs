@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use lockwright_machines::finding::some_of;
+
 use super::{Async, Blocking, Client, Face, Lock};
 use crate::driver::road::{Road, here};
 use crate::error::{Kind, Result};
@@ -112,9 +114,6 @@ fn backwards(text: &str) -> String {
     text.chars().rev().collect()
 }
 
-/// Most names that are told.
-const SHOWN: usize = 3;
-
 fn of_layouts(others: &[Sighting], both: &[String]) -> Finding {
     if both.is_empty() {
         let keys = some_of(others.iter().map(|other| &*other.key));
@@ -126,12 +125,6 @@ fn of_layouts(others: &[Sighting], both: &[String]) -> Finding {
     let found = format!("{} names are locked in two layouts, which do not exclude one another: {names}", both.len());
     let advice = "lock each name in one layout everywhere: the option layout; see docs/interop.md";
     Finding::of(Severity::Warning, "layouts", found, advice)
-}
-
-fn some_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let mut names = names.map(|name| format!("{name:?}"));
-    let few: Vec<_> = names.by_ref().take(SHOWN).collect();
-    format!("{}{}", few.join(", "), if names.next().is_some() { " and others" } else { "" })
 }
 
 impl Client<Async> {

@@ -7,10 +7,12 @@ use tokio::time::timeout;
 use super::broker::Broker;
 use super::config::Config;
 use super::driver::keep_up;
+use super::layouts::examination;
 use super::layouts::line_layout::LineLayout;
 use super::layouts::recipe::Recipe;
+use crate::finding::Finding;
 use crate::platform::{clock, runtime};
-use crate::protocol::{Layout, Requests};
+use crate::protocol::{Inquiry, Layout, Requests};
 use crate::session::Inbox;
 use crate::stores::{Answered, BoxFuture, Sink, Store, Subscription, Topic, not_sent};
 use crate::time::Time;
@@ -73,6 +75,10 @@ impl Store for ZooKeeper {
             }
             Topic::Inbox(_) | Topic::Channel { .. } => Subscription::of(Inbox::Unavailable),
         }
+    }
+
+    fn examine(&self) -> Inquiry<'_, Vec<Finding>> {
+        examination::examine(&self.broker.config.root)
     }
 
     fn close(&self) {

@@ -28,6 +28,7 @@ use crate::error::{Error, Kind, Result};
 use crate::protocol::{Arg, Call, Op, Reply, Request, Requests};
 
 mod change;
+pub mod examination;
 pub mod line;
 pub mod line_layout;
 pub mod paths;

@@ -189,6 +189,12 @@ pub(super) fn is_contender(library: Library, name: &str) -> bool {
     RECIPES.iter().any(stands)
 }
 
+/// The number of a contender, or of a lease, whose name this is.
+pub(super) fn sequence_of(name: &str) -> Option<i32> {
+    let words = RECIPES.iter().map(|recipe| recipe.word()).chain([LEASE]);
+    words.filter_map(|word| numbered(name, word)).find_map(|number| number.parse().ok())
+}
+
 /// How Curator marks what one attempt made (`ProtectedUtils`): the attempt is the uuid.
 pub(super) fn protection(attempt: AttemptId) -> Arc<str> {
     let hex = attempt.to_string();
