@@ -80,6 +80,34 @@ pub(crate) fn affinity(pid: &str) -> Result<String> {
     of_proc(&format!("/proc/{pid}/status"), "Cpus_allowed_list")
 }
 
+/// The process that listens at an address of this host.
+pub(crate) fn listener(address: &str) -> Result<u32> {
+    let port: u16 = address.rsplit_once(':').ok_or("no port")?.1.parse()?;
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
+    let socket = tables.iter().find_map(|table| listening(table, port)).ok_or("nobody listens there")?;
+    for process in fs::read_dir("/proc")? {
+        let process = process?;
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // Those of others, and those that end meanwhile, cannot be looked at.
+        let files = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
+        if files.filter_map(|file| fs::read_link(file.path()).ok()).any(|file| file.as_os_str() == socket.as_str()) {
+            return Ok(pid);
+        }
+    }
+    Err(format!("the process that listens at {address} cannot be seen").into())
+}
+
+/// What the kernel calls the socket that listens at `port`, by one of its tables.
+fn listening(table: &str, port: u16) -> Option<String> {
+    const LISTENS: &str = "0A";
+    let at = format!(":{port:04X}");
+    table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_it = fields.get(1)?.ends_with(&at) && *fields.get(3)? == LISTENS;
+        is_it.then(|| Some(format!("socket:[{}]", fields.get(9)?))).flatten()
+    })
+}
+
 /// What a command says of itself: the first line of its output.
 pub(crate) fn said(command: &str, arguments: &[&str]) -> String {
     let output = Command::new(command).args(arguments).output();
@@ -216,6 +244,15 @@ mod tests {
         assert_eq!(cpus("0-2,5"), [0, 1, 2, 5]);
         assert_eq!(cpus("1"), [1]);
         assert_eq!(cpus("unknown"), [0_usize; 0]);
+    }
+
+    #[test]
+    fn who_listens_is_found_by_the_port() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap().to_string();
+        assert_eq!(listener(&address).unwrap(), std::process::id());
+        drop(socket);
+        assert!(listener(&address).is_err());
     }
 
     #[test]

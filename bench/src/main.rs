@@ -26,7 +26,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 #[derive(Parser)]
 #[command(about = "Figures next to peers and raw round trips")]
 struct Arguments {
-    /// The server, such as redis://127.0.0.1:7379.
+    /// The server of `s11`, such as redis://127.0.0.1:7379.
     #[arg(long, env = "LOCKWRIGHT_TEST_REDIS", default_value = "redis://127.0.0.1:7379")]
     url: String,
     #[command(subcommand)]
@@ -49,7 +49,7 @@ enum What {
 fn main() -> ExitCode {
     let Arguments { url, what } = Arguments::parse();
     let done = match what {
-        What::Run(options) => run::run(&url, &options),
+        What::Run(options) => run::run(&options),
         What::Render { folder } => page::render(&folder),
         What::Contender(options) => contender::run(&options),
         What::S11(options) => s11::run(&url, &options),

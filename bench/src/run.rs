@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::entrant::Entrant;
-use crate::machine::{self, QUIET, Watch};
-use crate::report::Report;
+use crate::machine::{self, QUIET, Watch, listener};
+use crate::report::{Report, Role};
 use crate::rows::{MeasuredStore, ROWS, Row, Size};
-use crate::server::Server;
+use crate::server::{Store, address};
 use crate::talk::contenders;
 use crate::{Result, page};
 
@@ -28,31 +29,79 @@ pub(crate) struct Options {
     /// The folder of contenders.
     #[arg(long, default_value = "bench/contenders")]
     contenders: PathBuf,
+    /// The folder of the servers' scripts; each is started for its rows, and stopped.
+    #[arg(long, default_value = "bench/services")]
+    services: PathBuf,
     /// Where the figures and pages go.
     #[arg(long, default_value = "docs/bench")]
     out: PathBuf,
 }
 
-pub(crate) fn run(url: &str, options: &Options) -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
     let rows = chosen(&options.rows)?;
-    let mut store = MeasuredStore { url: url.to_owned(), server: Server::connect(url)? };
-    same_cpu(&mut store.server)?;
+    same_cpu("self")?;
     refuse_load(options.loaded)?;
     let contenders = contenders(&options.contenders)?;
     let size = Size { rounds: options.rounds.into(), quick: options.quick };
+    let mut running: Option<Service> = None;
     for row in rows {
         let entrants: Vec<Entrant> = contenders.iter().filter(|c| c.plays(row.id)).cloned().map(Entrant::new).collect();
         if entrants.is_empty() {
             eprintln!("{}: no contender", row.id);
             continue;
         }
-        let report = measure(row, &mut store, entrants, size)?;
+        // One after another: a server that is idle does something all the same.
+        if running.as_ref().is_none_or(|service| service.store != row.store) {
+            drop(running.take());
+            running = Some(Service::start(row.store, options)?);
+        }
+        let Some(service) = &running else { continue };
+        let report = measure(row, &mut service.reach()?, entrants, size)?;
         report.write(&options.out)?;
         if !report.machine.is_quiet() {
             eprintln!("{}: LOADED: {}", row.id, page::load(&report.machine));
         }
     }
     page::render(&options.out)
+}
+
+/// A server that runs for some rows, on the CPU of this program.
+struct Service {
+    store: Store,
+    script: PathBuf,
+    url: String,
+}
+
+impl Service {
+    fn start(store: Store, options: &Options) -> Result<Self> {
+        let script = options.services.join(store.service()).with_extension("sh");
+        let mut service = Service { store, script, url: String::new() };
+        service.tell("stop")?;
+        service.url = service.tell("start")?.trim().to_owned();
+        Ok(service)
+    }
+
+    fn tell(&self, word: &str) -> Result<String> {
+        let output = Command::new(&self.script).arg(word).stderr(Stdio::inherit()).output()?;
+        if !output.status.success() {
+            return Err(format!("{} {word} ended with {}", self.script.display(), output.status).into());
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    fn reach(&self) -> Result<MeasuredStore> {
+        let pid = listener(&address(&self.url)?)?;
+        same_cpu(&pid.to_string())?;
+        Ok(MeasuredStore { url: self.url.clone(), server: self.store.connect(&self.url)?, pid })
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Err(error) = self.tell("stop") {
+            eprintln!("{error}");
+        }
+    }
 }
 
 fn chosen(ids: &[String]) -> Result<Vec<&'static Row>> {
@@ -68,8 +117,8 @@ fn chosen(ids: &[String]) -> Result<Vec<&'static Row>> {
 }
 
 /// A pair takes four times as long when client and server are on two CPUs, and then measures the scheduler.
-fn same_cpu(server: &mut Server) -> Result<()> {
-    let (ours, theirs) = (machine::affinity("self")?, machine::affinity(&server.pid()?)?);
+fn same_cpu(pid: &str) -> Result<()> {
+    let (ours, theirs) = (machine::affinity("self")?, machine::affinity(pid)?);
     if ours != theirs || ours.contains([',', '-']) {
         let message = format!("pin this program (now on {ours}) and the server (on {theirs}) to the same single CPU");
         return Err(message.into());
@@ -93,10 +142,11 @@ fn refuse_load(anyway: bool) -> Result<()> {
 fn measure(row: &Row, store: &mut MeasuredStore, mut entrants: Vec<Entrant>, size: Size) -> Result<Report> {
     eprintln!("{}: {}", row.id, row.title);
     store.server.clear()?;
-    let watch = Watch::begin(store.server.pid()?.parse()?)?;
+    warm(row.store, store, &mut entrants, size);
+    let watch = Watch::begin(store.pid)?;
     let columns = row.measure(store, &mut entrants, size)?;
     let machine = watch.end()?;
-    let server = BTreeMap::from([("redis-server".to_owned(), store.server.version()?)]);
+    let server = BTreeMap::from([(row.store.program().to_owned(), store.server.version()?)]);
     Ok(Report {
         row: row.id.to_owned(),
         title: row.title.to_owned(),
@@ -108,4 +158,14 @@ fn measure(row: &Row, store: &mut MeasuredStore, mut entrants: Vec<Entrant>, siz
         columns,
         results: entrants.into_iter().map(Entrant::measured).collect(),
     })
+}
+
+/// A server whose code is compiled while it runs is measured once that is done.
+fn warm(of: Store, store: &MeasuredStore, entrants: &mut [Entrant], size: Size) {
+    let pairs = if size.quick { of.warming() / 20 } else { of.warming() };
+    if let Some(raw) = entrants.iter_mut().find(|entrant| entrant.is(Role::Yardstick) && pairs > 0) {
+        raw.start(&store.url);
+        raw.pairs(pairs);
+        raw.peer = None;
+    }
 }

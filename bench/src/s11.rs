@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use crate::Result;
 use crate::contender::{Contend, Raw, nanos};
-use crate::server::Server;
+use crate::machine::listener;
+use crate::server::{Redis, Server, address};
 use crate::stats::quantile;
 
 #[derive(clap::Args)]
@@ -74,7 +75,7 @@ struct Outage {
 
 pub(crate) fn run(url: &str, options: &Options) -> Result<()> {
     let is_redis = url.starts_with("redis");
-    let mut server = is_redis.then(|| Server::connect(url)).transpose()?;
+    let mut server = is_redis.then(|| Redis::connect(url)).transpose()?;
     let mut raw = is_redis.then(|| Raw::connect(url)).transpose()?;
     let connecting =
         ConnectOptions { prefix: format!("bench:s11:{}:", std::process::id()), ..ConnectOptions::default() };
@@ -97,13 +98,13 @@ pub(crate) fn run(url: &str, options: &Options) -> Result<()> {
     seen.bytes_a_lock = (seen.held_kib.saturating_sub(seen.idle_kib) * 1024) as f64 / options.locks as f64;
     steady(&client, &mut server, options, &mut seen)?;
     (seen.pair_us_held, seen.raw_pair_us_held) = pairs(&client, &mut raw, options.pairs)?;
-    if let (Some(server), true) = (&mut server, options.outage > 0) {
-        seen.outage = Some(outage(&client, server, &guards, options)?);
+    if is_redis && options.outage > 0 {
+        seen.outage = Some(outage(&client, url, &guards, options)?);
     }
     seen.lost = client.metrics().lost.total();
     seen.threads = threads()?;
 
-    let held = |server: &mut Option<Server>| {
+    let held = |server: &mut Option<Redis>| {
         let keys = format!("*bench:s11:{}:*", std::process::id());
         server.as_mut().map(|server| server.held(&keys)).transpose()
     };
@@ -123,9 +124,9 @@ pub(crate) fn run(url: &str, options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn steady(client: &Client, server: &mut Option<Server>, options: &Options, seen: &mut Seen) -> Result<()> {
+fn steady(client: &Client, server: &mut Option<Redis>, options: &Options, seen: &mut Seen) -> Result<()> {
     let scripts = ["eval", "evalsha"].map(str::to_owned);
-    let commands = |server: &mut Option<Server>| server.as_mut().map(|server| server.calls(&scripts)).transpose();
+    let commands = |server: &mut Option<Redis>| server.as_mut().map(|server| server.calls(&scripts)).transpose();
     let (before, commands_before, cpu_before) = (client.metrics(), commands(server)?, cpu()?);
     let started = Instant::now();
     std::thread::sleep(Duration::from_secs(options.seconds));
@@ -139,8 +140,8 @@ fn steady(client: &Client, server: &mut Option<Server>, options: &Options, seen:
     Ok(())
 }
 
-fn outage(client: &Client, server: &mut Server, guards: &[Guard], options: &Options) -> Result<Outage> {
-    let process = server.pid()?;
+fn outage(client: &Client, url: &str, guards: &[Guard], options: &Options) -> Result<Outage> {
+    let process = listener(&address(url)?)?.to_string();
     let signal = |name: &str| std::process::Command::new("kill").args([name, &process]).status();
     let (before, cpu_before) = (client.metrics(), cpu()?);
     signal("-STOP")?;

@@ -4,6 +4,8 @@ mod awaited;
 mod barrier;
 mod blocking;
 mod raw;
+mod raw_etcd;
+mod raw_zookeeper;
 
 pub(crate) use raw::Raw;
 
@@ -69,6 +71,8 @@ impl Tally {
 
 const RAW: &str = "Raw pair";
 const RAW_AWAITED: &str = "redis-rs, awaited raw pair";
+const RAW_ETCD: &str = "Raw pair of transactions";
+const RAW_ZOOKEEPER: &str = "Raw pair, create and delete";
 const KEPT: &str = "Lockwright Rust";
 const ANEW: &str = "Lockwright Rust, lock named anew";
 const FAIR: &str = "Lockwright Rust, fair";
@@ -104,27 +108,31 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn list() -> Result<()> {
-    let crates = crates(&["redis", "tokio"])?;
+    let crates = crates(&["redis", "tokio", "etcd-client"])?;
     let rustc = machine::rustc();
     let offer = |name: &str, role: &str, rows: &[&str], requests: &[&str]| {
         println!(
             "{}",
             json!({"name": name, "language": "Rust", "role": role, "rows": rows, "requests": requests,
-                "versions": {"rustc": rustc, "redis (crate)": crates[0], "tokio (crate)": crates[1]}})
+                "versions": {"rustc": rustc, "redis (crate)": crates[0], "tokio (crate)": crates[1],
+                "etcd-client (crate)": crates[2]}})
         );
     };
-    let ours = ["eval", "evalsha"];
+    let ours = ["eval", "evalsha", "Txn", "Range"];
     offer(RAW, "yardstick", &["S1", "S2", "S3", "S4", "S4Q", "S4B", "S5", "S1R", "S5R", "S1P", "S5P"], &["evalsha"]);
-    offer(KEPT, "ours", &["S1", "S3", "S4", "S5", "S11", "S12"], &ours);
+    offer(RAW_ETCD, "yardstick", &["S8", "S8C"], &["Txn"]);
+    // That server counts all requests together.
+    offer(RAW_ZOOKEEPER, "yardstick", &["S9", "S9C"], &["all"]);
+    offer(KEPT, "ours", &["S1", "S3", "S4", "S5", "S8", "S8C", "S9", "S9C", "S11", "S12"], &ours);
     offer(ANEW, "ours", &["S1"], &ours);
-    offer(FAIR, "ours", &["S4", "S5"], &ours);
+    offer(FAIR, "ours", &["S4", "S5", "S8C", "S9C"], &ours);
     offer(JOINED, "ours", &["S1", "S5"], &ours);
     offer(JOINED_FAIR, "ours", &["S5"], &ours);
     offer(READ_WRITE, "ours", &["S1R", "S5R"], &ours);
     offer(SEMAPHORE, "ours", &["S1P", "S5P"], &ours);
     offer(SEMAPHORE_FAIR, "ours", &["S5P"], &ours);
-    offer(AWAITED, "ours", &["S2", "S3", "S4", "S5"], &ours);
-    offer(AWAITED_FAIR, "ours", &["S4", "S4Q", "S5"], &ours);
+    offer(AWAITED, "ours", &["S2", "S3", "S4", "S5", "S8", "S8C", "S9", "S9C"], &ours);
+    offer(AWAITED_FAIR, "ours", &["S4", "S4Q", "S5", "S8C", "S9C"], &ours);
     offer(AWAITED_RANKED, "ours", &["S4", "S4Q"], &ours);
     offer(BARRIER, "ours", &["S4B"], &ours);
     offer(RAW_AWAITED, "peer", &["S2", "S3"], &["evalsha"]);
@@ -147,6 +155,8 @@ fn crates(names: &[&str]) -> Result<Vec<String>> {
 fn open(name: &str, url: &str) -> Result<Box<dyn Contend>> {
     Ok(match name {
         RAW => Box::new(raw::Raw::connect(url)?),
+        RAW_ETCD => Box::new(raw_etcd::Etcd::connect(url)?),
+        RAW_ZOOKEEPER => Box::new(raw_zookeeper::ZooKeeper::connect(url)?),
         RAW_AWAITED => Box::new(raw::Awaited::connect(url)?),
         KEPT => Box::new(blocking::Blocking::connect(url, Of::Lock)?),
         ANEW => Box::new(blocking::Anew(lockwright::blocking::connect(url)?)),

@@ -8,13 +8,14 @@ mod pairs;
 use crate::Result;
 use crate::entrant::Entrant;
 use crate::report::{Better, Column, Role};
-use crate::server::Server;
+use crate::server::{Server, Store};
 
 /// One row.
 pub(crate) struct Row {
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
     pub(crate) work: &'static str,
+    pub(crate) store: Store,
     kind: Kind,
 }
 
@@ -30,24 +31,28 @@ pub(crate) const ROWS: &[Row] = &[
         id: "S1",
         title: "A free lock, blocking",
         work: "One thread acquires and releases a lock that nobody else wants. Contenders take turns of 50 pairs.",
+        store: Store::Redis,
         kind: Kind::Pairs,
     },
     Row {
         id: "S2",
         title: "A free lock, awaited",
         work: "One task awaits and releases a lock that nobody else wants. Contenders take turns of 50 pairs.",
+        store: Store::Redis,
         kind: Kind::Pairs,
     },
     Row {
         id: "S3",
         title: "16 tasks, 16 locks",
         work: "16 tasks of one process acquire and release, each a lock of its own, for 3 seconds.",
+        store: Store::Redis,
         kind: Kind::Crowd { processes: 1, tasks: 16, own_keys: true },
     },
     Row {
         id: "S4",
         title: "16 tasks of one process, one lock",
         work: "16 tasks of one process acquire and release the same lock for 3 seconds.",
+        store: Store::Redis,
         kind: Kind::Crowd { processes: 1, tasks: 16, own_keys: false },
     },
     Row {
@@ -55,6 +60,7 @@ pub(crate) const ROWS: &[Row] = &[
         title: "10,000 tasks in line for one lock",
         work: "10,000 tasks of one process acquire and release the same fair lock for 3 seconds, so that as many wait in its queue \
                at the store.",
+        store: Store::Redis,
         kind: Kind::Crowd { processes: 1, tasks: 10_000, own_keys: false },
     },
     Row {
@@ -62,12 +68,14 @@ pub(crate) const ROWS: &[Row] = &[
         title: "16 tasks of one process, one barrier",
         work: "16 tasks of one process wait for one another at the same barrier, again and again, for 3 seconds. A pair is one \
                task's passage, and 16 of them are an opening.",
+        store: Store::Redis,
         kind: Kind::Crowd { processes: 1, tasks: 16, own_keys: false },
     },
     Row {
         id: "S5",
         title: "4 processes of 4 tasks, one lock",
         work: "4 processes with 4 tasks each acquire and release the same lock for 3 seconds.",
+        store: Store::Redis,
         kind: Kind::Crowd { processes: 4, tasks: 4, own_keys: false },
     },
     Row {
@@ -75,6 +83,7 @@ pub(crate) const ROWS: &[Row] = &[
         title: "A free read/write lock",
         work: "One thread acquires and releases, as a reader, a read/write lock that nobody else wants. Contenders take turns of 50 \
                pairs.",
+        store: Store::Redis,
         kind: Kind::Pairs,
     },
     Row {
@@ -82,6 +91,7 @@ pub(crate) const ROWS: &[Row] = &[
         title: "4 processes of 4 tasks, one read/write lock",
         work: "4 processes with 4 tasks each acquire and release the same read/write lock for 3 seconds; the first task of each \
                writes, the others read.",
+        store: Store::Redis,
         kind: Kind::Crowd { processes: 4, tasks: 4, own_keys: false },
     },
     Row {
@@ -89,24 +99,56 @@ pub(crate) const ROWS: &[Row] = &[
         title: "A free semaphore",
         work: "One thread acquires and releases a permit of a semaphore that has 4 and that nobody else wants. Contenders take \
                turns of 50 pairs.",
+        store: Store::Redis,
         kind: Kind::Pairs,
     },
     Row {
         id: "S5P",
         title: "4 processes of 4 tasks, one semaphore",
         work: "4 processes with 4 tasks each acquire and release a permit of the same semaphore, which has 4, for 3 seconds.",
+        store: Store::Redis,
         kind: Kind::Crowd { processes: 4, tasks: 4, own_keys: false },
+    },
+    Row {
+        id: "S8",
+        title: "A free lock on etcd",
+        work: "One task acquires and releases a lock that nobody else wants. Contenders take turns of 50 pairs.",
+        store: Store::Etcd,
+        kind: Kind::Pairs,
+    },
+    Row {
+        id: "S8C",
+        title: "16 tasks of one process, one lock on etcd",
+        work: "16 tasks of one process acquire and release the same lock for 3 seconds.",
+        store: Store::Etcd,
+        kind: Kind::Crowd { processes: 1, tasks: 16, own_keys: false },
+    },
+    Row {
+        id: "S9",
+        title: "A free lock on ZooKeeper",
+        work: "One task acquires and releases a lock that nobody else wants. Contenders take turns of 50 pairs.",
+        store: Store::ZooKeeper,
+        kind: Kind::Pairs,
+    },
+    Row {
+        id: "S9C",
+        title: "16 tasks of one process, one lock on ZooKeeper",
+        work: "16 tasks of one process acquire and release the same lock for 3 seconds.",
+        store: Store::ZooKeeper,
+        kind: Kind::Crowd { processes: 1, tasks: 16, own_keys: false },
     },
     Row {
         id: "S11",
         title: "Many locks, held and renewed",
         work: "One process holds 100,000 locks and renews them.",
+        store: Store::Redis,
         kind: Kind::Held,
     },
     Row {
         id: "S12",
         title: "Cold start",
         work: "A new process imports the library, connects and has its first lock; its runtime alone beside it.",
+        store: Store::Redis,
         kind: Kind::Cold,
     },
 ];
@@ -121,7 +163,9 @@ pub(crate) struct Size {
 /// Where it is done.
 pub(crate) struct MeasuredStore {
     pub(crate) url: String,
-    pub(crate) server: Server,
+    pub(crate) server: Box<dyn Server>,
+    /// The server's process.
+    pub(crate) pid: u32,
 }
 
 impl Row {

@@ -15,10 +15,10 @@ final class LockwrightContender {
       ManyLocks.hold(words[2], Integer.parseInt(words[3]), ttl, Long.parseLong(words[5]), Integer.parseInt(words[6]));
       return;
     }
-    var library = new Contender.Library<Client>(Lockwright::connect, Client::close, List.of("eval", "evalsha"), Map.of());
+    var library = new Contender.Library<Client>(Lockwright::connect, Client::close, List.of("eval", "evalsha", "Txn", "Range"), Map.of());
     Contender.main(
         words,
-        new Blocking<>("Lockwright Java", "ours", List.of("S1", "S3", "S4", "S5", "S11", "S12"), library,
+        new Blocking<>("Lockwright Java", "ours", List.of("S1", "S3", "S4", "S5", "S8", "S8C", "S9", "S9C", "S11", "S12"), library,
             (client, key, task) -> guarded(client.lock(key))),
         new Blocking<>("Lockwright Java, fair", "ours", List.of("S4", "S5"), library,
             (client, key, task) -> guarded(client.lock(key).fair())),

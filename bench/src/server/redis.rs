@@ -1,44 +1,22 @@
-//! The server that all contenders of a run use, looked at from outside.
+//! Redis, by a connection of its own.
 
 use redis::{Connection, RedisResult, Script, cmd};
 
-/// A connection that asks for statistics only.
-pub(crate) struct Server {
+use super::Server;
+use crate::Result;
+
+/// See the [module](self).
+pub(crate) struct Redis {
     connection: Connection,
 }
 
-impl Server {
+impl Redis {
     pub(crate) fn connect(url: &str) -> RedisResult<Self> {
-        Ok(Server { connection: redis::Client::open(url)?.get_connection()? })
+        Ok(Redis { connection: redis::Client::open(url)?.get_connection()? })
     }
 
     fn info(&mut self, section: &str) -> RedisResult<String> {
         cmd("INFO").arg(section).query(&mut self.connection)
-    }
-
-    fn about_itself(&mut self, key: &str) -> RedisResult<String> {
-        let text = self.info("server")?;
-        let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-        Ok(value.unwrap_or("unknown").to_owned())
-    }
-
-    pub(crate) fn version(&mut self) -> RedisResult<String> {
-        self.about_itself("redis_version")
-    }
-
-    pub(crate) fn pid(&mut self) -> RedisResult<String> {
-        self.about_itself("process_id")
-    }
-
-    /// How often the server ran one of `commands` so far.
-    pub(crate) fn calls(&mut self, commands: &[String]) -> RedisResult<u64> {
-        let text = self.info("commandstats")?;
-        Ok(text
-            .lines()
-            .filter_map(calls)
-            .filter(|(command, _)| commands.iter().any(|c| c == command))
-            .map(|(_, n)| n)
-            .sum())
     }
 
     /// How many of Lockwright's locks under these keys are held.
@@ -48,10 +26,23 @@ impl Server {
                       if r and r:byte() ~= 70 and r:sub(34, 89) ~= ('-'):rep(56) then n = n + 1 end end return n";
         Script::new(script).arg(pattern).invoke(&mut self.connection)
     }
+}
 
-    /// Forgets what contenders of an earlier row left.
-    pub(crate) fn clear(&mut self) -> RedisResult<()> {
-        cmd("FLUSHALL").query(&mut self.connection)
+impl Server for Redis {
+    fn version(&mut self) -> Result<String> {
+        let text = self.info("server")?;
+        let value = text.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        Ok(value.unwrap_or("unknown").to_owned())
+    }
+
+    fn calls(&mut self, named: &[String]) -> Result<u64> {
+        let text = self.info("commandstats")?;
+        let of = text.lines().filter_map(calls).filter(|(command, _)| named.iter().any(|name| name == command));
+        Ok(of.map(|(_, calls)| calls).sum())
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        Ok(cmd("FLUSHALL").query(&mut self.connection)?)
     }
 }
 

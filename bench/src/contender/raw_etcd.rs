@@ -1,0 +1,69 @@
+//! The yardstick of etcd: a key is created under a lease, if it is not there, and deleted, if it is the one that was created.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
+use tokio::runtime::Runtime;
+
+use super::awaited::runtime;
+use super::{Contend, Crowd, nanos};
+use crate::Result;
+use crate::server::address;
+
+const KEY: &str = "bench:raw";
+
+/// Longer than a row takes; nothing renews it.
+const LEASE_SECONDS: i64 = 3600;
+
+pub(super) struct Etcd {
+    runtime: Runtime,
+    client: Client,
+    lease: i64,
+}
+
+impl Etcd {
+    pub(super) fn connect(url: &str) -> Result<Self> {
+        let runtime = runtime()?;
+        let (client, lease) = runtime.block_on(async {
+            let mut client = Client::connect([address(url)?], None).await?;
+            let lease = client.lease_grant(LEASE_SECONDS, None).await?.id();
+            Result::Ok((client, lease))
+        })?;
+        Ok(Etcd { runtime, client, lease })
+    }
+}
+
+async fn pair(client: &mut Client, lease: i64) -> Result<()> {
+    let put = TxnOp::put(KEY, "", Some(PutOptions::new().with_lease(lease)));
+    let absent = Compare::create_revision(KEY, CompareOp::Equal, 0);
+    let created = client.txn(Txn::new().when([absent]).and_then([put])).await?;
+    let revision = created.header().ok_or("no revision")?.revision();
+    let own = Compare::create_revision(KEY, CompareOp::Equal, revision);
+    let deleted = client.txn(Txn::new().when([own]).and_then([TxnOp::delete(KEY, None)])).await?;
+    if created.succeeded() && deleted.succeeded() { Ok(()) } else { Err("somebody else uses its key".into()) }
+}
+
+impl Contend for Etcd {
+    fn pair(&mut self) -> Result<()> {
+        self.pairs(1).map(drop)
+    }
+
+    fn pairs(&mut self, count: usize) -> Result<Vec<u64>> {
+        let Etcd { runtime, client, lease } = self;
+        runtime.block_on(async {
+            let mut ns = Vec::with_capacity(count);
+            for _ in 0..count {
+                let start = Instant::now();
+                pair(client, *lease).await?;
+                ns.push(nanos(start));
+            }
+            Ok(ns)
+        })
+    }
+
+    fn crowd(&mut self, _: Vec<String>, _: Arc<AtomicBool>) -> Result<Crowd> {
+        Err("the yardstick has one task".into())
+    }
+}

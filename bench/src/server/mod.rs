@@ -1,0 +1,92 @@
+//! The servers that contenders use, looked at from outside.
+
+mod etcd;
+mod redis;
+mod zookeeper;
+
+pub(crate) use self::redis::Redis;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::Result;
+
+/// Where a row's locks are kept. Its service is `bench/services/NAME.sh`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Store {
+    Redis,
+    Etcd,
+    ZooKeeper,
+}
+
+/// A server that asks for nothing but statistics.
+pub(crate) trait Server {
+    fn version(&mut self) -> Result<String>;
+
+    /// How many requests there were so far; of those `named`, where the server counts each kind by itself.
+    fn calls(&mut self, named: &[String]) -> Result<u64>;
+
+    /// Forgets what contenders of an earlier row left, where that does not go by itself.
+    fn clear(&mut self) -> Result<()>;
+}
+
+impl Store {
+    pub(crate) fn service(self) -> &'static str {
+        match self {
+            Store::Redis => "redis",
+            Store::Etcd => "etcd",
+            Store::ZooKeeper => "zookeeper",
+        }
+    }
+
+    /// What the pages call the server.
+    pub(crate) fn program(self) -> &'static str {
+        match self {
+            Store::Redis => "redis-server",
+            Store::Etcd => "etcd",
+            Store::ZooKeeper => "ZooKeeper",
+        }
+    }
+
+    pub(crate) fn connect(self, url: &str) -> Result<Box<dyn Server>> {
+        Ok(match self {
+            Store::Redis => Box::new(Redis::connect(url)?),
+            Store::Etcd => Box::new(etcd::Etcd { address: address(url)? }),
+            Store::ZooKeeper => Box::new(zookeeper::ZooKeeper { address: address(url)? }),
+        })
+    }
+
+    /// How many pairs a server needs before its own code is compiled.
+    pub(crate) fn warming(self) -> usize {
+        if self == Store::ZooKeeper { 20_000 } else { 0 }
+    }
+}
+
+/// The `host:port` of a URL.
+pub(crate) fn address(url: &str) -> Result<String> {
+    let after = url.split_once("://").ok_or("no scheme")?.1;
+    Ok(after.split(['/', '?']).next().unwrap_or(after).to_owned())
+}
+
+/// All that a server says to a question before it hangs up.
+fn ask(address: &str, question: &str) -> Result<String> {
+    let mut socket = TcpStream::connect(address)?;
+    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+    socket.write_all(question.as_bytes())?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address;
+
+    #[test]
+    fn an_address_is_between_scheme_and_path() {
+        assert_eq!(address("zookeeper://127.0.0.1:7481/locks?tick=2s").unwrap(), "127.0.0.1:7481");
+        assert_eq!(address("etcd://127.0.0.1:8479").unwrap(), "127.0.0.1:8479");
+        assert!(address("127.0.0.1").is_err());
+    }
+}
