@@ -1,10 +1,11 @@
-//! The yardstick of etcd: a key is created under a lease, if it is not there, and deleted, if it is the one that was created.
+//! The yardstick of etcd: what no lock over its transactions can do without. One creates a key under a lease, if it is not
+//! there, and reads whose is the first in line; the other deletes the key, if it is the one that was created.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
+use etcd_client::{Client, Compare, CompareOp, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp};
 use tokio::runtime::Runtime;
 
 use super::awaited::runtime;
@@ -12,7 +13,8 @@ use super::{Contend, Crowd, nanos};
 use crate::Result;
 use crate::server::address;
 
-const KEY: &str = "bench:raw";
+const LINE: &str = "bench:raw/";
+const KEY: &str = "bench:raw/own";
 
 /// Longer than a row takes; nothing renews it.
 const LEASE_SECONDS: i64 = 3600;
@@ -37,8 +39,10 @@ impl Etcd {
 
 async fn pair(client: &mut Client, lease: i64) -> Result<()> {
     let put = TxnOp::put(KEY, "", Some(PutOptions::new().with_lease(lease)));
+    let order = GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend).with_limit(1);
+    let first = TxnOp::get(LINE, Some(order));
     let absent = Compare::create_revision(KEY, CompareOp::Equal, 0);
-    let created = client.txn(Txn::new().when([absent]).and_then([put])).await?;
+    let created = client.txn(Txn::new().when([absent]).and_then([put, first])).await?;
     let revision = created.header().ok_or("no revision")?.revision();
     let own = Compare::create_revision(KEY, CompareOp::Equal, revision);
     let deleted = client.txn(Txn::new().when([own]).and_then([TxnOp::delete(KEY, None)])).await?;
