@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# zookeeper.sh start|stop|uri: a server for figures. What it writes lies in memory, so that no disk is measured, and its code is
-# compiled as that of a server is which runs for long.
-LOCKWRIGHT_RUN_DIR=/dev/shm/lockwright-bench
+# zookeeper.sh start|stop|uri: a server for figures, as it is installed: what it answers is on disk, and its code is compiled as
+# that of a server is which runs for long.
 . "$(dirname "$0")/../../conformance/services/lib/zookeeper.sh"
 
 NAME=bench-zookeeper PORT_ENV=LOCKWRIGHT_BENCH_ZOOKEEPER_PORT PORT_FIRST=7481
