@@ -1,5 +1,5 @@
-//! What locks on ZooKeeper are known to go wrong by: waits longer than a session, sessions that end, numbers that come to
-//! their end, directories that the server removes, names below names. Each test has a server of its own.
+//! What locks on ZooKeeper are known to go wrong by: waits longer than a session, sessions that end, numbers that come
+//! to their end, directories that the server removes, names below names. Each test has a server of its own.
 
 mod zookeeper_server;
 
@@ -124,9 +124,8 @@ fn a_directory_stays_while_somebody_holds_or_waits() {
     assert!(other.lock("x").acquire().unwrap().token() > token, "tokens rise though numbers begin anew");
 }
 
-/// By how many children the directory `path` numbers the next one, in the newest snapshot of a server that is not
-/// running. A snapshot is a list of nodes, each its path, its data behind their length, its ACL, and its stat; behind it
-/// is its sum by Adler.
+/// Has the directory `path` number its next child so, in the newest snapshot of a server that is not running. That is a
+/// list of nodes, each its path, its data behind their length, its ACL, and its stat; behind it is its sum by Adler.
 fn number(server: &Server, path: &str, next: i32) {
     let dir = server.folder().join("data/version-2");
     let zxid = |path: &PathBuf| {

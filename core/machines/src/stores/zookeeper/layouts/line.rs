@@ -439,34 +439,34 @@ impl Contender {
         let recipe = self.recipe;
         let (session, names) = names(Op::Acquire, list)?.unwrap_or_default();
         let stranger = names.iter().find_map(|name| recipe.foreign(name));
-        let line: Vec<_> = names.into_iter().filter_map(|name| Some((recipe.place(name)?, name))).collect();
+        // Of two with one number the server's order counts. Nobody sorts the line, which may be long.
+        let numbered = |(at, name)| Some((recipe.place(name)?, at, name));
+        let line: Vec<(&str, usize, &str)> = names.into_iter().enumerate().filter_map(numbered).collect();
         let is_mine = |name: &str| name.starts_with(&*self.prefix);
-        let mine: Vec<_> = line.iter().map(|(_, name)| *name).filter(|name| is_mine(name)).collect();
+        // More than one, if a session that was given up made another later: the first counts, all are removed in the
+        // end.
+        let mine: Vec<_> = line.iter().map(|(.., name)| *name).filter(|name| is_mine(name)).collect();
         if let Some(what) = stranger {
             return self.remove(&mine, Then::Foreign(what));
         }
-        // More than one, if a session that was given up made another later: the first counts, all are removed in the
-        // end. Nobody sorts the line, which may be long.
-        let first = line.iter().copied().enumerate().filter(|(_, (_, name))| is_mine(name));
-        let Some((at, (place, name))) = first.min_by_key(|(at, (place, _))| (*place, *at)) else {
-            let is_free = !line.iter().any(|(_, name)| recipe.waits_for(name));
+        let Some(first) = line.iter().filter(|(.., name)| is_mine(name)).min() else {
+            let is_free = !line.iter().any(|(.., name)| recipe.waits_for(name));
             return if self.wait || is_free { self.create(false) } else { Ok(held()) };
         };
-        let is_ahead =
-            |other: &(usize, (&str, &str))| (other.1.0, other.0) < (place, at) && recipe.waits_for(other.1.1);
-        let mut ahead = 0;
-        let counted = line.iter().copied().enumerate().filter(is_ahead).inspect(|_| ahead += 1);
-        let last = counted.max_by_key(|(at, (place, _))| (*place, *at)).map(|(_, (_, name))| name);
+        let (place, _, name) = *first;
+        let is_before = |other: &&(&str, usize, &str)| *other < first;
+        let ahead: Vec<_> = line.iter().filter(is_before).filter(|(.., name)| recipe.waits_for(name)).collect();
         self.doubt |= mine.len() > 1;
         let sequence = place.parse().map_err(|_| garbled(Op::Acquire))?;
         if !(0..=LAST_SEQUENCE).contains(&sequence) {
             return self.remove(&mine, Then::Refuse(sequence));
         }
-        if last.is_some() && !self.wait {
+        if !ahead.is_empty() && !self.wait {
             return self.remove(&mine, Then::Held);
         }
         let known = self.own.as_ref().is_some_and(|own| *own.name == *name && own.stat.session == session);
-        let before = last.map(|last| Before { path: child(&self.dir, last), ahead });
+        let last = ahead.iter().max().map(|(.., last)| child(&self.dir, last));
+        let before = last.map(|path| Before { path, ahead: ahead.len() });
         let unsure = (!known).then(|| Arc::from(name));
         if unsure.is_none() && before.is_none() {
             return self.granted();
