@@ -144,6 +144,8 @@ impl Drop for Server {
 
 /// A way to a server that can be shut: nothing passes then, and nobody is told.
 pub struct Gate {
+    /// Its host and port, in place of the server's.
+    pub address: String,
     uri: String,
     is_shut: Arc<AtomicBool>,
 }
@@ -165,7 +167,7 @@ impl Gate {
                 }
             }
         });
-        Gate { uri, is_shut }
+        Gate { address: own, uri, is_shut }
     }
 
     pub fn client(&self, options: &str) -> Client {
