@@ -12,7 +12,7 @@ use lockwright::Kind;
 use lockwright::blocking::{Client, Guard};
 use lockwright::lease::{LossReason, ReleaseOutcome};
 use rustix::process::Signal;
-use zookeeper_server::{Ensemble, PATIENCE, until};
+use zookeeper_server::{Ensemble, Gate, PATIENCE, Server, open, until};
 
 /// Somebody waits for the lock, and has the line already.
 fn waiting(client: &Client, name: &'static str, line: u64) -> mpsc::Receiver<Guard> {
@@ -230,4 +230,31 @@ fn no_two_hold_while_members_are_killed_and_stopped_and_nothing_is_left() {
                 && server.ask("wchs").contains("Total watches:0")
         })
     });
+}
+
+#[test]
+fn whoever_is_cut_off_from_one_member_after_the_other_goes_on_at_the_next() {
+    let ensemble = Ensemble::start();
+    let gates: Vec<_> = ensemble.servers.iter().map(Gate::before).collect();
+    let hosts = gates.iter().map(|gate| &*gate.address).collect::<Vec<_>>().join(",");
+    let [holder, waiter] =
+        [0, 1].map(|_| open(&format!("zookeeper://{hosts}/locks?tick=100ms&ttl=6s&store_timeout=60s")).unwrap());
+    let guard = holder.lock("x").acquire().unwrap();
+    let hear = waiting(&waiter, "x", 1);
+    for gate in &gates {
+        gate.shut();
+        // A server that owes an answer for 2 s is left, and one is asked for each 1.5 s.
+        thread::sleep(Duration::from_secs(4));
+        assert!(guard.is_held() && hear.try_recv().is_err());
+        gate.open();
+    }
+    let token = guard.token();
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    let next = hear.recv_timeout(PATIENCE).unwrap();
+    assert!(next.token() > token);
+    assert_eq!(next.release().unwrap(), ReleaseOutcome::Released);
+    holder.close();
+    waiter.close();
+    let says = |server: &Server| server.ask("dump").contains("Sessions with Ephemerals (0)");
+    until("nothing is left", || says(&ensemble.servers[ensemble.leader()]));
 }

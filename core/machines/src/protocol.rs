@@ -470,6 +470,8 @@ pub enum Reply {
     Text(String),
     /// Several values.
     List(Vec<Reply>),
+    /// The answer that others had, too, who asked for the same at the same time.
+    Shared(Arc<Reply>),
     /// The store refused: its error code and its words.
     Error { code: String, message: String },
     /// The node that was asked did not answer, though another one did: whether it did as it was told is not known.

@@ -149,6 +149,7 @@ fn shape(replies: &[Reply]) -> String {
         Reply::Int(number) => number.to_string(),
         Reply::Text(text) => format!("a text of {} bytes", text.len()),
         Reply::List(list) => shape(list),
+        Reply::Shared(reply) => shape(std::slice::from_ref(reply)),
         Reply::Error { code, .. } => format!("an error {code}"),
         Reply::Silent => "no answer".to_owned(),
     };

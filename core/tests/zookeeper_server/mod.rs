@@ -6,6 +6,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -111,6 +113,15 @@ impl Server {
         said
     }
 
+    /// Deletes a node and all below it, as an operator does.
+    pub fn delete(&self, path: &str) {
+        let jars = "/usr/share/java/zookeeper.jar:/usr/share/java/commons-cli.jar";
+        let arguments = ["-cp", jars, "org.apache.zookeeper.ZooKeeperMain", "-server"];
+        let server = format!("127.0.0.1:{}", self.port);
+        let deleted = Command::new("java").args(arguments).args([&server, "deleteall", path]).output().unwrap();
+        assert!(deleted.status.success(), "{}", String::from_utf8_lossy(&deleted.stderr));
+    }
+
     pub fn client(&self, options: &str) -> Client {
         open(&format!("{}&{options}", self.uri)).unwrap()
     }
@@ -128,6 +139,62 @@ impl Drop for Server {
             let _ = kill_process(self.pid(), Signal::CONT);
         }
         self.run("stop");
+    }
+}
+
+/// A way to a server that can be shut: nothing passes then, and nobody is told.
+pub struct Gate {
+    /// Its host and port, in place of the server's.
+    pub address: String,
+    uri: String,
+    is_shut: Arc<AtomicBool>,
+}
+
+impl Gate {
+    pub fn before(server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (own, behind) = (listener.local_addr().unwrap().to_string(), format!("127.0.0.1:{}", server.port));
+        let (uri, is_shut) = (server.uri.replace(&behind, &own), Arc::<AtomicBool>::default());
+        let shut = is_shut.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                if let Ok(server) = TcpStream::connect(&behind) {
+                    let ways = [(&client, &server), (&server, &client)];
+                    for (from, to) in ways.map(|(from, to)| (from.try_clone().unwrap(), to.try_clone().unwrap())) {
+                        let shut = shut.clone();
+                        thread::spawn(move || drop(pass(&shut, from, to)));
+                    }
+                }
+            }
+        });
+        Gate { address: own, uri, is_shut }
+    }
+
+    pub fn client(&self, options: &str) -> Client {
+        open(&format!("{}&{options}", self.uri)).unwrap()
+    }
+
+    pub fn shut(&self) {
+        self.is_shut.store(true, Ordering::SeqCst);
+    }
+
+    pub fn open(&self) {
+        self.is_shut.store(false, Ordering::SeqCst);
+    }
+}
+
+/// What was on its way when it was shut comes late.
+fn pass(is_shut: &AtomicBool, mut from: TcpStream, mut to: TcpStream) -> std::io::Result<()> {
+    let mut bytes = [0; 4096];
+    loop {
+        let count = from.read(&mut bytes)?;
+        while is_shut.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        match count {
+            0 => return to.shutdown(std::net::Shutdown::Write),
+            count => to.write_all(&bytes[..count])?,
+        }
     }
 }
 

@@ -144,7 +144,9 @@ fn rule_6_whoever_waits_asks_again_when_its_session_ends() {
     rig.tell(3_001, Event::Push(&gone()));
     rig.tell(3_002, Event::Alive(at(15_000)));
     assert!(rig.hears().is_empty());
-    rig.answers(3_003, &[Reply::Nil, listed(8, &[])]);
+    let no_node = Reply::Error { code: "NoNode".into(), message: String::new() };
+    rig.answers(3_003, &[Reply::Nil, no_node.clone(), no_node]);
+    rig.answers(3_004, &[Reply::Nil, listed(8, &[])]);
     assert_eq!(rig.op(), (Op::Acquire, "create"), "its node is gone, so it takes a place anew");
 }
 

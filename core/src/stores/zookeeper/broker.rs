@@ -5,16 +5,22 @@
 //! for. A write without an answer can be executed only before whatever is asked after it: the server that has it ends
 //! that connection before it lets the session go on, another server has the leader refuse what comes by the first one,
 //! and nothing is done for a session that is over. So it is void when it is given up.
+//!
+//! Names of a directory alone are not asked for in that order but behind it: who asks for what others ask for at the
+//! same time is answered with them, from one listing that left after all of them had asked. Where there are very many
+//! names, one listing is on its way at a time. Without that, ten thousand who come to one lock would have the server
+//! send a hundred million names.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 
 use lockwright_machines::stores::zookeeper::layouts::recipe::{SEMAPHORE, attempt_of};
+use smallvec::{SmallVec, smallvec};
 use tokio::sync::{Notify, oneshot};
 
 use super::config::Config;
 use super::greeting::Session;
-use super::layouts::WATCH;
+use super::layouts::{CHILDREN, WATCH};
 use super::session::Pace;
 use super::wire::{self, HEARTBEAT, Head, News, Node, Opcode, Reader, Watched, code};
 use crate::error::{Error, Result};
@@ -23,6 +29,9 @@ use crate::platform::mutex::locked;
 use crate::protocol::{Reply, Request, Requests, StoreEvent};
 use crate::stores::{Answered, BATCH, Outcome, Sink, not_sent};
 use crate::time::Time;
+
+/// More names than this in a directory are asked for once at a time.
+const CROWD: usize = 100;
 
 /// See the [module](self).
 pub(super) struct Broker {
@@ -36,7 +45,12 @@ pub(super) struct Broker {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Write>,
-    flights: VecDeque<Flight>,
+    /// What left and has no answer yet, in the order in which it left.
+    sent: VecDeque<Sent>,
+    /// Of which writes that was, by their numbers.
+    writes: HashMap<u64, Partly>,
+    /// Directories with very many names.
+    crowds: HashMap<Arc<str>, Crowd>,
     numbers: u64,
     session: Option<Session>,
     /// The last transaction that a server told of.
@@ -63,11 +77,31 @@ struct Write {
     caller: Option<oneshot::Sender<Answered>>,
 }
 
-struct Flight {
-    write: Write,
-    xid: i32,
+/// A write some of whose answers are missing.
+struct Partly {
+    caller: Option<oneshot::Sender<Answered>>,
     sent: Time,
     replies: Vec<Reply>,
+    missing: usize,
+}
+
+/// Which of the requests of the write with this number.
+type Place = (u64, usize);
+
+struct Sent {
+    xid: i32,
+    at: Time,
+    opcode: Opcode,
+    path: Arc<str>,
+    /// Whom the answer is for.
+    places: SmallVec<[Place; 1]>,
+}
+
+#[derive(Default)]
+struct Crowd {
+    is_asked: bool,
+    /// Who asked since.
+    next: SmallVec<[Place; 1]>,
 }
 
 /// What somebody waits for.
@@ -147,7 +181,7 @@ impl Broker {
 
     pub(super) fn wanted(&self) -> Wanted {
         let mut state = locked(&self.state);
-        if !state.queue.is_empty() || !state.flights.is_empty() {
+        if !state.is_idle() {
             return Wanted::Connection;
         }
         match (state.is_closed, &state.session) {
@@ -164,7 +198,7 @@ impl Broker {
     /// Whether all is said, and the session is to be ended.
     pub(super) fn is_through(&self) -> bool {
         let state = locked(&self.state);
-        state.is_closed && state.queue.is_empty() && state.flights.is_empty()
+        state.is_closed && state.is_idle()
     }
 
     /// The session that is to go on, if there is one, and the last transaction that was heard of.
@@ -224,17 +258,38 @@ impl Broker {
     /// when the session has been proven alive, if that is all answered.
     pub(super) fn send(&self, out: &mut Vec<u8>, xid: &mut i32) -> Option<Time> {
         let mut state = locked(&self.state);
-        let sent = clock::now();
+        let now = clock::now();
         let mut proves = None;
-        while let Some(write) = state.queue.pop_front() {
-            let first = *xid;
-            for (request, opcode) in write.requests.iter().zip(&write.opcodes) {
-                wire::request(out, *xid, *opcode, request, &self.config.acl);
-                *xid = xid.checked_add(1).unwrap_or(1);
-                proves = if opcode.is_of_majority(0) { Some(sent) } else { proves };
+        let mut send = |state: &mut State, opcode, request: &Request, places| {
+            wire::request(out, *xid, opcode, request, &self.config.acl);
+            state.sent.push_back(Sent { xid: *xid, at: now, opcode, path: request.key.clone(), places });
+            *xid = xid.checked_add(1).unwrap_or(1);
+        };
+        let mut listings: Vec<(Request, SmallVec<[Place; 1]>)> = Vec::new();
+        while let Some(Write { number, requests, opcodes, caller }) = state.queue.pop_front() {
+            for (index, (request, opcode)) in requests.iter().zip(opcodes).enumerate() {
+                let place = (number, index);
+                proves = if opcode.is_of_majority(0) { Some(now) } else { proves };
+                if opcode != LISTING {
+                    send(&mut state, opcode, request, smallvec![place]);
+                } else if let Some(crowd) = state.crowds.get_mut(&request.key) {
+                    crowd.next.push(place);
+                } else if let Some((_, places)) = listings.iter_mut().rfind(|(listing, _)| listing.key == request.key) {
+                    places.push(place);
+                } else {
+                    listings.push((request.clone(), smallvec![place]));
+                }
             }
-            state.flights.push_back(Flight { write, xid: first, sent, replies: Vec::new() });
+            let (replies, missing) = (vec![Reply::Nil; requests.len()], requests.len());
+            state.writes.insert(number, Partly { caller, sent: now, replies, missing });
         }
+        for (path, crowd) in &mut state.crowds {
+            if !crowd.is_asked && !crowd.next.is_empty() {
+                crowd.is_asked = true;
+                listings.push((Request::new(&CHILDREN, path.clone(), []), std::mem::take(&mut crowd.next)));
+            }
+        }
+        listings.into_iter().for_each(|(request, places)| send(&mut state, LISTING, &request, places));
         proves
     }
 
@@ -255,7 +310,7 @@ impl Broker {
 
     /// When what is not answered yet left that left first.
     pub(super) fn oldest(&self) -> Option<Time> {
-        locked(&self.state).flights.front().map(|flight| flight.sent)
+        locked(&self.state).sent.front().map(|sent| sent.at)
     }
 
     /// The server answered the next request.
@@ -266,14 +321,9 @@ impl Broker {
         let mut state = locked(&self.state);
         let session = state.session.as_ref().map_or(0, |session| session.id);
         state.seen = state.seen.max(head.zxid);
-        let flight = state.flights.front_mut().ok_or_else(wire::garbled)?;
-        let at = flight.replies.len();
-        let expected = (0..at).fold(flight.xid, |xid, _| xid.checked_add(1).unwrap_or(1));
-        let (Some(opcode), true) = (flight.write.opcodes.get(at).copied(), head.xid == expected) else {
-            return Err(wire::garbled());
-        };
+        let first = state.sent.pop_front().filter(|sent| sent.xid == head.xid).ok_or_else(wire::garbled)?;
+        let Sent { at, opcode, path, places, .. } = first;
         let reply = wire::reply(opcode, session, head.error, from)?;
-        let (path, sent) = (flight.write.requests[at].key.clone(), flight.sent);
         let made = match &reply {
             Reply::List(parts) => match parts.get(1) {
                 Some(Reply::Text(made)) if is_kept(opcode) => Some(Arc::from(made.as_str())),
@@ -283,27 +333,26 @@ impl Broker {
         };
         let is_success = head.error == 0;
         let is_gone = opcode == Opcode::Data { watches: true } && head.error == code::NO_NODE;
-        flight.replies.push(reply);
-        let is_whole = flight.replies.len() == flight.write.requests.len();
-        let whole = if is_whole { state.flights.pop_front() } else { None };
         let gone = Some(path.clone()).filter(|path| is_gone && state.own.contains(path));
         match opcode {
             Opcode::Create(_) => state.own.extend(made),
             Opcode::Delete if is_success || head.error == code::NO_NODE => drop(state.own.remove(&path)),
             Opcode::Data { watches: true } if is_success => drop(state.watches.insert(Watched::Node(path))),
             Opcode::Children { watches: true } if is_success => drop(state.watches.insert(Watched::Children(path))),
+            LISTING => state.listed(&path, &reply),
             _ => {}
         }
+        let whole = state.fill(&places, reply);
         drop(state);
         if let Some(path) = gone {
             self.heard(News::Deleted(path.to_string()));
         }
         if opcode.is_of_majority(head.error) {
-            self.lives(sent);
+            self.lives(at);
         }
-        if let Some(Flight { write: Write { caller: Some(caller), .. }, sent, replies, .. }) = whole {
+        for Partly { caller, sent, replies, .. } in whole {
             // Whoever asked may be gone.
-            let _ = caller.send(Answered { sent, outcome: Outcome::Replies(replies) });
+            let _ = caller.map(|caller| caller.send(Answered { sent, outcome: Outcome::Replies(replies) }));
         }
         match head.error {
             code::SESSION_EXPIRED | code::SESSION_MOVED => Err(self.lost(std::io::ErrorKind::ConnectionReset.into())),
@@ -360,14 +409,15 @@ impl Broker {
     /// The connection is gone, and with it the answers to what was sent.
     pub(super) fn cut(&self, error: &Error) {
         let mut state = locked(&self.state);
-        let flights = std::mem::take(&mut state.flights);
-        state.may_own_more |= flights.iter().flat_map(|flight| &flight.write.opcodes).any(|opcode| is_kept(*opcode));
+        let sent = std::mem::take(&mut state.sent);
+        state.may_own_more |= sent.iter().any(|sent| is_kept(sent.opcode));
+        let writes = std::mem::take(&mut state.writes);
+        state.crowds.clear();
         drop(state);
         let void_after = clock::now();
-        for Flight { write, sent, .. } in flights {
-            if let Some(caller) = write.caller {
-                let _ = caller.send(Answered { sent, outcome: Outcome::Unknown { error: error.clone(), void_after } });
-            }
+        for Partly { caller, sent, .. } in writes.into_values() {
+            let outcome = Outcome::Unknown { error: error.clone(), void_after };
+            let _ = caller.map(|caller| caller.send(Answered { sent, outcome }));
         }
     }
 
@@ -381,6 +431,9 @@ impl Broker {
     }
 }
 
+/// What is asked once for all who ask for it at the same time. With a watch, each is to know what it was told before.
+const LISTING: Opcode = Opcode::Children { watches: false };
+
 /// Whether it makes a node that lasts as long as the session.
 fn is_kept(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::Create(node) if node != Node::Persistent)
@@ -391,10 +444,172 @@ impl State {
     fn ask(&mut self, requests: impl IntoIterator<Item = Request>) {
         let requests: Requests = requests.into_iter().collect();
         let Ok(opcodes) = requests.iter().map(Opcode::of).collect() else { return };
-        self.queue.push_back(Write { number: 0, requests, opcodes, caller: None });
+        self.numbers += 1;
+        self.queue.push_back(Write { number: self.numbers, requests, opcodes, caller: None });
+    }
+
+    /// Whether nothing is to be asked, and nothing without an answer. Who waits for a listing waits for one that left.
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.writes.is_empty()
+    }
+
+    /// The directory `path` has these names.
+    fn listed(&mut self, path: &Arc<str>, reply: &Reply) {
+        let is_crowded = matches!(reply, Reply::List(names) if names.len() > CROWD);
+        match self.crowds.get_mut(path) {
+            Some(crowd) => {
+                crowd.is_asked = false;
+                if !is_crowded && crowd.next.is_empty() {
+                    self.crowds.remove(path);
+                }
+            }
+            None if is_crowded => drop(self.crowds.insert(path.clone(), Crowd::default())),
+            None => {}
+        }
+    }
+
+    /// Those in these places have their answer; the writes that have all of theirs now.
+    fn fill(&mut self, places: &[Place], reply: Reply) -> SmallVec<[Partly; 1]> {
+        let reply = if places.len() > 1 { Reply::Shared(Arc::new(reply)) } else { reply };
+        let mut whole = SmallVec::new();
+        for (number, index) in places {
+            let Some(write) = self.writes.get_mut(number) else { continue };
+            write.replies[*index] = reply.clone();
+            write.missing -= 1;
+            if write.missing == 0 {
+                whole.extend(self.writes.remove(number));
+            }
+        }
+        whole
     }
 
     fn sinks(&self) -> Vec<Arc<dyn Sink>> {
         self.sinks.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::Jute;
+    use super::*;
+    use crate::options::ConnectOptions;
+    use crate::uri::Uri;
+
+    const CREATE: i32 = 15;
+    const LIST: i32 = 8;
+
+    /// A broker, and a server that reads what it sends.
+    struct Rig {
+        broker: Broker,
+        xid: i32,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let config = Config::read(&mut Uri::parse("zookeeper://h", ConnectOptions::default()).unwrap()).unwrap();
+            Rig { broker: Broker::new(config), xid: 1 }
+        }
+
+        fn asks(&self, calls: &[&'static crate::protocol::Call]) -> Ticket {
+            let requests = calls.iter().map(|call| Request::new(call, "/x".into(), [])).collect();
+            self.broker.ask(requests).unwrap()
+        }
+
+        /// The kinds of what leaves.
+        fn sends(&mut self) -> Vec<i32> {
+            let mut out = Vec::new();
+            self.broker.send(&mut out, &mut self.xid);
+            let (mut kinds, mut at) = (Vec::new(), 0);
+            while let Some(range) = wire::first_frame(&out[at..]).unwrap() {
+                let mut from = Reader(&out[at + range.start..at + range.end]);
+                at += range.end;
+                from.int().unwrap();
+                kinds.push(from.int().unwrap());
+            }
+            kinds
+        }
+
+        /// The server answers the request `xid` with so many names, or with a node.
+        fn answers(&self, xid: i32, names: Option<usize>) {
+            let mut body = Vec::new();
+            match names {
+                Some(names) => {
+                    body.int(i32::try_from(names).unwrap());
+                    (0..names).for_each(|name| body.text(&name.to_string()));
+                }
+                None => {
+                    body.text("/x/made");
+                    body.bytes(&[0; 68]);
+                }
+            }
+            self.broker.answered(Head { xid, zxid: 1, error: 0 }, &mut Reader(&body)).unwrap();
+        }
+    }
+
+    fn names(ticket: &mut Ticket) -> Option<usize> {
+        let Ok(Answered { outcome: Outcome::Replies(replies), .. }) = ticket.answer.try_recv() else { return None };
+        match replies.last() {
+            Some(Reply::Shared(reply)) => match &**reply {
+                Reply::List(parts) => Some(parts.len() - 1),
+                _ => None,
+            },
+            Some(Reply::List(parts)) => Some(parts.len() - 1),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn who_asks_for_the_same_names_at_the_same_time_is_answered_from_one_listing() {
+        let mut rig = Rig::new();
+        let mut tickets = [(); 3].map(|()| rig.asks(&[&super::super::layouts::CREATE, &CHILDREN]));
+        assert_eq!(rig.sends(), [CREATE, CREATE, CREATE, LIST], "what is listed is newer than each");
+        (1..4).for_each(|xid| rig.answers(xid, None));
+        assert!(tickets.iter_mut().all(|ticket| ticket.answer.try_recv().is_err()));
+        rig.answers(4, Some(3));
+        assert_eq!(tickets.each_mut().map(names), [Some(3); 3]);
+        assert!(locked(&rig.broker.state).is_idle());
+    }
+
+    #[test]
+    fn few_names_are_listed_at_once_and_very_many_once_at_a_time() {
+        let mut rig = Rig::new();
+        for (many, then) in [(5, vec![LIST]), (CROWD + 1, vec![]), (5, vec![LIST])] {
+            let mut first = rig.asks(&[&CHILDREN]);
+            assert_eq!(rig.sends(), [LIST]);
+            rig.answers(rig.xid - 1, Some(many));
+            assert_eq!(names(&mut first), Some(many));
+            let mut listed = rig.asks(&[&CHILDREN]);
+            assert_eq!(rig.sends(), [LIST]);
+            let mut later = [(); 2].map(|()| rig.asks(&[&CHILDREN]));
+            assert_eq!(rig.sends(), then, "behind one of {many} names");
+            rig.answers(rig.xid - if then.is_empty() { 1 } else { 2 }, Some(many));
+            assert_eq!((names(&mut listed), names(&mut later[0])), (Some(many), None));
+            rig.sends();
+            rig.answers(rig.xid - 1, Some(2));
+            assert_eq!(later.each_mut().map(names), [Some(2); 2]);
+            // Nobody has many names in mind any more.
+            assert!(locked(&rig.broker.state).is_idle() && locked(&rig.broker.state).crowds.is_empty());
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_listing_that_did_not_leave_is_told_that_the_connection_is_gone() {
+        let mut rig = Rig::new();
+        rig.asks(&[&CHILDREN]);
+        rig.sends();
+        rig.answers(1, Some(CROWD + 1));
+        let mut tickets = [(); 2].map(|()| {
+            let ticket = rig.asks(&[&CHILDREN]);
+            rig.sends();
+            ticket
+        });
+        rig.broker.cut(&rig.broker.lost(std::io::ErrorKind::ConnectionReset.into()));
+        for ticket in &mut tickets {
+            let answered = ticket.answer.try_recv().unwrap();
+            assert!(matches!(answered.outcome, Outcome::Unknown { .. }));
+        }
+        assert!(locked(&rig.broker.state).is_idle());
+        rig.asks(&[&CHILDREN]);
+        assert_eq!(rig.sends(), [LIST], "the next connection begins anew");
     }
 }

@@ -18,6 +18,7 @@
 //! ```text
 //! acquire    input                               next
 //! (begin)    new attempt, waiting                Creating: create, children
+//!            same attempt, which waited          Looking:  sync, exists mine, watch the one before
 //!            new, trying | same attempt again    Listing:  sync, children
 //! Creating   NoNode, of a semaphore              Above:    sync, children of its directory
 //!            NoNode                              Creating: containers down to the directory, create, children
@@ -315,10 +316,15 @@ impl Contender {
         if self.wait { self.create(false) } else { self.list() }
     }
 
+    /// Whoever waits looks after its own node and the one before it alone: of a line of ten thousand, in which each
+    /// does so in a while, nobody could send all the names.
     fn again(&mut self, wait: bool) -> Result<Step> {
         self.doubt |= matches!(self.at, At::Creating { .. });
-        (self.wait, self.own, self.rounds) = (wait, None, 0);
-        self.list()
+        (self.wait, self.rounds) = (wait, 0);
+        match (mem::replace(&mut self.at, At::Rest), self.own.take()) {
+            (At::Waiting(before), Some(own)) if wait => self.look(Some(own.name), Some(before)),
+            _ => self.list(),
+        }
     }
 
     fn ask(&mut self, at: At, requests: Requests) -> Result<Step> {
@@ -407,10 +413,11 @@ impl Contender {
                     return self.moved(before, gone);
                 }
                 let position = u32::try_from(before.ahead - 1).unwrap_or(u32::MAX);
-                self.at = At::Waiting(before);
                 // The end of the one before is told, however its holder ends; the timer only guards against a lost
-                // event.
-                Ok(Step::Wait(Wait { at: None, remaining: self.terms.ttl, position, prev: None }))
+                // event. Far back in the line there is time for that.
+                let remaining = self.terms.ttl.saturating_mul(before.ahead.max(1).ilog2() + 1);
+                self.at = At::Waiting(before);
+                Ok(Step::Wait(Wait { at: None, remaining, position, prev: None }))
             }
             At::Removing(then) => {
                 replies.iter().try_for_each(|reply| deleted(OP, reply).map(drop))?;
@@ -432,21 +439,23 @@ impl Contender {
         let recipe = self.recipe;
         let (session, names) = names(Op::Acquire, list)?.unwrap_or_default();
         let stranger = names.iter().find_map(|name| recipe.foreign(name));
-        let mut line: Vec<_> = names.into_iter().filter_map(|name| Some((recipe.place(name)?, name))).collect();
-        line.sort_by_key(|(place, _)| *place);
+        // Of two with one number the server's order counts. Nobody sorts the line, which may be long.
+        let numbered = |(at, name)| Some((recipe.place(name)?, at, name));
+        let line: Vec<(&str, usize, &str)> = names.into_iter().enumerate().filter_map(numbered).collect();
+        let is_mine = |name: &str| name.starts_with(&*self.prefix);
         // More than one, if a session that was given up made another later: the first counts, all are removed in the
         // end.
-        let is_mine = |name: &str| name.starts_with(&*self.prefix);
-        let mine: Vec<_> = line.iter().map(|(_, name)| *name).filter(|name| is_mine(name)).collect();
+        let mine: Vec<_> = line.iter().map(|(.., name)| *name).filter(|name| is_mine(name)).collect();
         if let Some(what) = stranger {
             return self.remove(&mine, Then::Foreign(what));
         }
-        let Some(at) = line.iter().position(|(_, name)| is_mine(name)) else {
-            let is_free = !line.iter().any(|(_, name)| recipe.waits_for(name));
+        let Some(first) = line.iter().filter(|(.., name)| is_mine(name)).min() else {
+            let is_free = !line.iter().any(|(.., name)| recipe.waits_for(name));
             return if self.wait || is_free { self.create(false) } else { Ok(held()) };
         };
-        let (place, name) = line[at];
-        let ahead: Vec<_> = line[..at].iter().map(|(_, name)| *name).filter(|name| recipe.waits_for(name)).collect();
+        let (place, _, name) = *first;
+        let is_before = |other: &&(&str, usize, &str)| *other < first;
+        let ahead: Vec<_> = line.iter().filter(is_before).filter(|(.., name)| recipe.waits_for(name)).collect();
         self.doubt |= mine.len() > 1;
         let sequence = place.parse().map_err(|_| garbled(Op::Acquire))?;
         if !(0..=LAST_SEQUENCE).contains(&sequence) {
@@ -456,11 +465,16 @@ impl Contender {
             return self.remove(&mine, Then::Held);
         }
         let known = self.own.as_ref().is_some_and(|own| *own.name == *name && own.stat.session == session);
-        let before = ahead.last().map(|last| Before { path: child(&self.dir, last), ahead: ahead.len() });
+        let last = ahead.iter().max().map(|(.., last)| child(&self.dir, last));
+        let before = last.map(|path| Before { path, ahead: ahead.len() });
         let unsure = (!known).then(|| Arc::from(name));
         if unsure.is_none() && before.is_none() {
             return self.granted();
         }
+        self.look(unsure, before)
+    }
+
+    fn look(&mut self, unsure: Option<Arc<str>>, before: Option<Before>) -> Result<Step> {
         let mine = unsure.as_ref().map(|name| on(&EXISTS, &child(&self.dir, name)));
         let requests =
             synced(&self.dir, mine.into_iter().chain(before.as_ref().map(|before| on(&WATCH, &before.path))));
@@ -595,6 +609,33 @@ mod tests {
             longest = longest.max(asks);
         }
         assert!(longest > 8, "the answers are too dull to prove anything: {longest}");
+    }
+
+    #[test]
+    fn whoever_waits_looks_after_two_nodes_and_not_after_all_and_seldom_far_back() {
+        let child = |n: u128| format!("{}lock-{n:010}", Recipe::Mutex.prefix(AttemptId(n + 2)));
+        let path = format!("{}lock-{:010}", Recipe::Mutex.prefix(AttemptId(1)), 900);
+        let stat = |owner| Reply::List([7, 9, owner].map(Reply::Int).into());
+        for (ahead, waits) in [(1, 1), (2, 2), (3, 2), (900, 10)] {
+            let mut machine = Line::new("/lk".into(), Recipe::Mutex);
+            machine.step(acquire(true));
+            let names = (0..ahead).map(child).chain([path.clone()]).map(Reply::Text);
+            let list = Reply::List([Reply::Int(7)].into_iter().chain(names).collect());
+            let made = [7, 9, 7].map(Reply::Int);
+            let [session, czxid, owner] = made;
+            let made = Reply::List(vec![session, Reply::Text(format!("/lk/{path}")), czxid, owner]);
+            machine.step(Input::Reply(Op::Acquire, &[made, Reply::Shared(Arc::new(list))]));
+            let waiting = machine.step(Input::Reply(Op::Acquire, &[Reply::Nil, stat(5)]));
+            let second = Duration::from_secs(1);
+            let until = |step: &Step| matches!(step, Step::Wait(wait) if wait.remaining == second * waits);
+            assert!(until(&waiting), "{ahead} ahead: {waiting:?}");
+            let Step::Ask(requests) = machine.step(acquire(true)) else { panic!("it looks") };
+            let asked: Vec<_> = requests.iter().map(|request| (request.call.name, &*request.key)).collect();
+            let (mine, before) = (format!("/lk/{path}"), format!("/lk/{}", child(ahead - 1)));
+            assert_eq!(asked, [("sync", "/lk"), ("exists", &*mine), ("watch", &*before)]);
+            let again = machine.step(Input::Reply(Op::Acquire, &[Reply::Nil, stat(7), stat(5)]));
+            assert!(until(&again), "{again:?}");
+        }
     }
 
     #[test]

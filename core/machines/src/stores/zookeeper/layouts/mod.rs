@@ -179,6 +179,7 @@ fn created(doing: impl Into<Doing>, reply: &Reply) -> Result<Option<(&str, Stat)
 /// The answer to `children`: the session and the names; `None` when the node is missing.
 fn names(doing: impl Into<Doing>, reply: &Reply) -> Result<Option<(i64, Vec<&str>)>> {
     let doing = doing.into();
+    let reply = if let Reply::Shared(reply) = reply { reply } else { reply };
     let Reply::List(parts) = reply else { return missing(doing, reply) };
     let [Reply::Int(session), names @ ..] = &parts[..] else { return Err(garbled(doing)) };
     let names = names.iter().map(|name| match name {
