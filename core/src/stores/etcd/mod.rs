@@ -3,6 +3,7 @@
 mod client;
 mod config;
 mod connection;
+mod copy;
 mod lease;
 mod transactions;
 mod watches;

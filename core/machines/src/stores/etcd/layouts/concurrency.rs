@@ -284,11 +284,15 @@ struct Line {
 }
 
 impl Line {
-    fn told(&mut self, own: &str, revision: u64, key: &str) {
-        if revision > self.revision {
-            self.gone |= *key == *own;
-            self.ahead.retain(|ahead| **ahead != *key);
+    /// Whether it makes a difference.
+    fn told(&mut self, own: &str, revision: u64, key: &str) -> bool {
+        if revision <= self.revision {
+            return false;
         }
+        let stood = self.ahead.len();
+        self.gone |= *key == *own;
+        self.ahead.retain(|ahead| **ahead != *key);
+        self.gone || self.ahead.len() < stood
     }
 }
 
@@ -356,8 +360,14 @@ impl Contender {
 
     fn again(&mut self, wait: bool) -> Result<Step> {
         self.doubt = self.may_come();
-        (self.wait, self.own, self.rounds) = (wait, None, 0);
+        let own = self.own.take();
+        (self.wait, self.rounds) = (wait, 0);
         match mem::replace(&mut self.at, At::Rest) {
+            // Its watch is all that can have ended: if everybody in a long line looked, nobody else would be served.
+            At::Waiting(line) if wait && !line.whole && !line.gone => {
+                self.own = own;
+                self.watch(line)
+            }
             // It may yet be executed: what it removes must not be what is granted.
             At::Removing(create, then) => self.remove(create, then),
             _ => self.ask(Asked::Look),
@@ -512,7 +522,9 @@ impl Contender {
             return self.remove(create, Then::Refuse(why));
         }
         let mut line = Line { revision: queue.revision, ahead: keys(&ahead), whole, gone: false };
-        told.iter().for_each(|(revision, key)| line.told(&self.key, *revision, key));
+        for (revision, key) in told {
+            line.told(&self.key, revision, &key);
+        }
         let has_room = self.has_room(&line.ahead);
         match () {
             () if line.gone => self.look(),
@@ -523,8 +535,24 @@ impl Contender {
             }
             () if has_room => self.granted(),
             () if !self.wait => self.remove(create, Then::Held),
-            () => self.send(At::Watching(line), Request::new(&WATCH, self.lock.clone(), [])),
+            () => {
+                // Whoever is just ahead goes last of all, unless it gives up. Permits are held by many.
+                let others = line.ahead.len().saturating_sub(1);
+                if !whole && !matches!(self.part, Part::Permits { .. }) {
+                    line.ahead.drain(..others);
+                }
+                self.watch(line)
+            }
         }
+    }
+
+    fn watch(&mut self, line: Line) -> Result<Step> {
+        let mut request = Request::new(&WATCH, self.lock.clone(), []);
+        if let ([last], false) = (&line.ahead[..], line.whole) {
+            let revision = i64::try_from(line.revision).unwrap_or(i64::MAX);
+            request.args.extend([Arg::Key(last.clone()), Arg::Int(revision)]);
+        }
+        self.send(At::Watching(line), request)
     }
 
     /// There is room behind those who are left of all that were shown.
@@ -539,10 +567,13 @@ impl Contender {
         match &mut self.at {
             At::Asking(_) if self.told.len() < MAX_TOLD => self.told.push((revision, key.into())),
             At::Asking(_) => self.missed = true,
-            At::Watching(line) => line.told(&self.key, revision, key),
-            At::Waiting(line) => {
+            At::Watching(line) => {
                 line.told(&self.key, revision, key);
-                return self.waits();
+            }
+            At::Waiting(line) => {
+                if line.told(&self.key, revision, key) {
+                    return self.waits();
+                }
             }
             At::Rest | At::Removing(..) => {}
         }

@@ -15,7 +15,7 @@
 //! | `break` | the same of somebody else's key, and tells its client by the fence of that lease | key, create, lease | as `release` |
 //! | `delete` | deletes keys | keys | how many there were |
 //! | `undo` | the same, and writes the fence | keys | how many there were |
-//! | `watch` | has deletions in the queue told from now on, unless they are | | `[revision, milliseconds since then]` |
+//! | `watch` | has deletions in the queue told from now on, unless they are; or at least that of a key since that revision | key, revision, or none | `[revision, milliseconds since then]` |
 //! | `first` | reads the queue with values | limit | `[count, [key, create, lease, value], ...]` |
 //! | `lives` | asks for how long a lease lasts yet, and what its client says of itself | lease | `[milliseconds, card]`, or nil |
 //! | `keys` | reads keys after another, with a prefix | cursor, limit | `[next, key, lease, key, lease, ...]` |
