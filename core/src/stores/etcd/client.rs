@@ -19,7 +19,7 @@ use super::watches::{Target, Watches};
 use crate::error::{Error, Kind};
 use crate::finding::Finding;
 use crate::platform::mutex::locked;
-use crate::platform::{clock, runtime};
+use crate::platform::{clock, random, runtime};
 use crate::protocol::{Inquiry, Layout, Reply, Request, Requests};
 use crate::session::Inbox;
 use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic, not_sent};
@@ -36,6 +36,8 @@ const PATIENCE: u8 = 3;
 pub(crate) struct Etcd {
     pub(super) config: Config,
     layouts: [Arc<dyn Layout>; 1],
+    /// What tells this client from all others.
+    pub(super) id: u128,
     line: Mutex<Line>,
     dialling: tokio::sync::Mutex<()>,
     asking: Semaphore,
@@ -70,6 +72,7 @@ impl Etcd {
         Arc::new_cyclic(|me| Etcd {
             config,
             layouts: [Arc::new(layout)],
+            id: random::number().unwrap_or_default(),
             line: Mutex::default(),
             dialling: tokio::sync::Mutex::default(),
             asking: Semaphore::new(ASKING),
@@ -119,8 +122,8 @@ impl Etcd {
         }
     }
 
-    /// What was sent then over the connection has no answer yet. A member that answers others is there; one that answers
-    /// nobody is left, if there is another.
+    /// What was sent then over the connection has no answer yet. A member that answers others is there; one that
+    /// answers nobody is left, if there is another.
     fn silent(&self, sent: Time) {
         let mut line = locked(&self.line);
         if self.config.endpoints.len() > 1 && line.heard.is_none_or(|heard| heard < sent) {
@@ -169,7 +172,7 @@ impl Etcd {
         }
     }
 
-    async fn txn(&self, txn: Txn) -> Result<TxnResponse, Failure> {
+    pub(super) async fn txn(&self, txn: Txn) -> Result<TxnResponse, Failure> {
         self.over_a_line(|mut client| {
             let txn = txn.clone();
             async move { answered(client.txn(txn).await) }
@@ -229,7 +232,14 @@ impl Etcd {
 
     async fn answer(&self, request: &Request) -> Result<Reply, Failure> {
         let said = |txn: crate::Result<Txn>| txn.map_err(Failure::NotSent);
+        if asks_for_a_place(request)
+            && let Some(refused) = self.keeps_latch(request).await?
+        {
+            return Ok(refused);
+        }
         match request.call.name {
+            "latch.change" => self.change_latch(request).await,
+            "latch.look" => self.look_at_latch(&request.key).await,
             "acquire" | "try" => {
                 let lease = self.lease().await?;
                 let fence = lease.fence();
@@ -352,7 +362,10 @@ fn asks_for_a_place(request: &Request) -> bool {
 
 /// Whether nothing is different where it was done.
 fn changes_nothing(request: &Request) -> bool {
-    matches!(request.call.name, "look" | "exists" | "watch" | "first" | "keys" | "lives" | "status" | "members")
+    matches!(
+        request.call.name,
+        "look" | "exists" | "watch" | "first" | "keys" | "lives" | "status" | "members" | "latch.look"
+    )
 }
 
 /// Ends a task with whoever awaits it: what it did not send by then must not leave later.

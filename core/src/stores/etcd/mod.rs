@@ -4,6 +4,7 @@ mod client;
 mod config;
 mod connection;
 mod copy;
+mod latch;
 mod lease;
 mod transactions;
 mod watches;
