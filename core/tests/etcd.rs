@@ -360,6 +360,64 @@ fn so_many_permits_are_given_and_no_more() {
     until("nothing is left", || etcdctl(&uri, &["get", "--prefix", &name]).is_empty());
 }
 
+#[test]
+fn a_latch_opens_once_all_have_counted_down_and_each_counts_once() {
+    let uri = address();
+    let (one, other, name) = (client(&uri, "ttl=3s"), client(&uri, ""), name("x"));
+    let minute = Duration::from_secs(60);
+    let [ours, theirs] = [&one, &other].map(|client| client.latch(&name, 40).idle(minute).build().unwrap());
+    assert_eq!(ours.count().unwrap(), 40);
+    assert_eq!(etcdctl(&uri, &["get", "--prefix", &name]), "");
+    let waits: Vec<_> = [&ours, &theirs, &ours]
+        .map(|latch| {
+            let latch = latch.clone();
+            std::thread::spawn(move || latch.wait())
+        })
+        .into();
+    until("they wait", || one.inspect(&name).unwrap().waiters == 3);
+    assert!(!theirs.wait_within(Some(Duration::ZERO)).unwrap());
+    // All at once, from both: whoever was not as fast reads the count again.
+    let counts: Vec<_> = (0..39)
+        .map(|number| {
+            let latch = if number % 2 == 0 { ours.clone() } else { theirs.clone() };
+            std::thread::spawn(move || latch.count_down().unwrap())
+        })
+        .collect();
+    let mut left: Vec<_> = counts.into_iter().map(|count| count.join().unwrap()).collect();
+    left.sort_unstable();
+    assert_eq!(left, (1..40).collect::<Vec<_>>());
+    assert!(!theirs.try_set_count(5).unwrap());
+    assert!(waits.iter().all(|waits| !waits.is_finished()));
+    let seen = other.inspect(&name).unwrap();
+    assert_eq!((seen.primitive, seen.latch.unwrap().count, seen.waiters), (Some("latch"), 1, 3));
+    assert!(one.list().unwrap().contains(&name));
+    // A name is one thing.
+    assert_eq!(one.lock(&name).try_acquire().unwrap_err().kind(), Kind::ForeignLayout);
+    assert_eq!(one.semaphore(&name, 2).try_acquire().unwrap_err().kind(), Kind::ForeignLayout);
+    let lock = format!("{name}/lock");
+    let held = one.lock(&lock).acquire().unwrap();
+    let error = other.latch(&lock, 2).build().unwrap().count_down().unwrap_err();
+    assert_eq!(error.kind(), Kind::ForeignLayout, "{error}");
+    drop(held);
+    assert_eq!(theirs.count_down().unwrap(), 0);
+    for waits in waits {
+        waits.join().unwrap().unwrap();
+    }
+    assert!(ours.wait_within(Some(Duration::ZERO)).unwrap());
+    assert_eq!((ours.count_down().unwrap(), one.inspect(&name).unwrap().waiters), (0, 0));
+    assert!(ours.try_set_count(1).unwrap());
+    assert!(!theirs.wait_within(Some(Duration::from_millis(100))).unwrap());
+    assert_eq!(theirs.count_down().unwrap(), 0);
+    assert!(ours.wait_within(Some(Duration::ZERO)).unwrap());
+    // It is kept by a lease of its own, for as long as it said.
+    let json = etcdctl(&uri, &["get", "-w", "json", &format!("{name}/latch/state/count")]);
+    let lease = json.split("\"lease\":").nth(1).unwrap().split(['}', ',']).next().unwrap().parse::<i64>().unwrap();
+    let lives = etcdctl(&uri, &["lease", "timetolive", &format!("{lease:x}")]);
+    assert!(lives.contains("granted with TTL(60s)"), "{lives}");
+    etcdctl(&uri, &["lease", "revoke", &format!("{lease:x}")]);
+    assert_eq!(etcdctl(&uri, &["get", "--prefix", &format!("{name}/latch")]), "");
+}
+
 fn tls_address() -> String {
     std::env::var("LOCKWRIGHT_TEST_ETCD_TLS").unwrap_or_else(|_| {
         panic!(

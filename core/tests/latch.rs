@@ -168,6 +168,17 @@ fn a_latch_and_a_lock_of_one_name_are_not_two_things() {
         assert_eq!(kind(client.lock(&counting).build().unwrap().inspect()), Kind::ForeignLayout, "{}", store.uri);
         assert!(client.list().unwrap().contains(&counting), "{}", store.uri);
         assert!(held.is_held() && read.is_held());
+        // Also while somebody of this process waits for it.
+        let waits = {
+            let latch = latch(&client, &counting, 2);
+            std::thread::spawn(move || latch.wait())
+        };
+        while client.inspect(&counting).unwrap().waiters == 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(kind(client.lock(&counting).try_acquire()), Kind::ForeignLayout, "{}", store.uri);
+        assert_eq!(latch(&client, &counting, 2).count_down().unwrap(), 0);
+        waits.join().unwrap().unwrap();
     }
 }
 

@@ -93,11 +93,10 @@ pub(crate) fn refusal(operation: &'static str, code: &str, message: &str) -> Err
         "ERR" if message.starts_with("The user executing the script can't") => Kind::Auth,
         "FOREIGN" | "WRONGTYPE" => Kind::ForeignLayout,
         "TOOMANY" => Kind::InvalidConfig,
-        "NOPERM" | "NOAUTH" | "WRONGPASS" => Kind::Auth,
+        "NOPERM" | "NOAUTH" | "WRONGPASS" | "PermissionDenied" | "Unauthenticated" => Kind::Auth,
         "MOVED" | "ASK" | "CROSSSLOT" => Kind::Unsupported,
-        "OOM" | "READONLY" | "LOADING" | "BUSY" | "MISCONF" | "MASTERDOWN" | "CLUSTERDOWN" | "FULL" => {
-            Kind::Unavailable
-        }
+        "OOM" | "READONLY" | "LOADING" | "BUSY" | "MISCONF" | "MASTERDOWN" | "CLUSTERDOWN" | "FULL" | "NoSpace"
+        | "LeaseNotFound" => Kind::Unavailable,
         _ => Kind::Protocol,
     };
     let advice = match kind {

@@ -64,6 +64,10 @@ const LAYOUTS: &[Layout] = &[
     ("etcd_concurrency", |_| {
         Box::new(etcd::layouts::concurrency::Concurrency::new("orders".into(), Duration::from_secs(30)))
     }),
+    ("etcd_latch", |_| {
+        let plan = LatchPlan::new(3, Duration::from_secs(60)).expect("in range");
+        Box::new(etcd::layouts::concurrency::Concurrency::waiting("orders".into(), Duration::from_secs(30), plan))
+    }),
     ("etcd_shared", etcd_shared),
     ("redis_barrier", redis_barrier),
     ("redis_getset", |format| by_recipe(&redis::layouts::getset::FAMILY, format)),

@@ -353,7 +353,8 @@ impl Engine {
     /// The entry of a lock, made at first use.
     pub(crate) fn entry(&self, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>) -> Arc<Entry> {
         let mut entries = locked(&self.entries);
-        let way = |layout: &dyn Layout| (layout.name(), layout.format(), layout.share());
+        // A gate that somebody waits for here is no lock.
+        let way = |layout: &dyn Layout| (layout.name(), layout.format(), layout.share(), layout.has_many_holders());
         if let Some(entry) = entries.of_key(key).find(|entry| way(&*entry.layout) == way(&**layout)) {
             return entry;
         }

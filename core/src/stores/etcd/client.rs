@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use etcd_client::{Client, GetOptions, Txn, TxnResponse};
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
@@ -13,12 +14,12 @@ use super::connection::{Failure, answered, dial, too_late};
 use super::layouts::concurrency_layout::ConcurrencyLayout;
 use super::layouts::examination;
 use super::lease::{Lease, Leases, either};
-use super::transactions;
-use super::watches::Watches;
+use super::transactions::{self, Joined};
+use super::watches::{Target, Watches};
 use crate::error::{Error, Kind};
 use crate::finding::Finding;
 use crate::platform::mutex::locked;
-use crate::platform::{clock, runtime};
+use crate::platform::{clock, random, runtime};
 use crate::protocol::{Inquiry, Layout, Reply, Request, Requests};
 use crate::session::Inbox;
 use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic, not_sent};
@@ -26,13 +27,20 @@ use crate::time::Time;
 
 /// How long giving the lease back may take when the client is closed.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// How many contenders ask at the same time: more would wait at the server, where nobody can tell for how long.
+const ASKING: usize = 128;
+/// A member that was too slow so often in a row is left for the next one.
+const PATIENCE: u8 = 3;
 
 /// See the [module](self).
 pub(crate) struct Etcd {
     pub(super) config: Config,
     layouts: [Arc<dyn Layout>; 1],
+    /// What tells this client from all others.
+    pub(super) id: u128,
     line: Mutex<Line>,
     dialling: tokio::sync::Mutex<()>,
+    asking: Semaphore,
     pub(super) leases: Leases,
     pub(super) watches: Watches,
     closing: Closing,
@@ -45,6 +53,17 @@ struct Line {
     /// Counts those that broke: the next one goes to the next member.
     number: usize,
     client: Option<Client>,
+    /// When the member answered last.
+    heard: Option<Time>,
+    /// How often it was too slow since.
+    slow: u8,
+}
+
+impl Line {
+    /// The next member is to be dialled.
+    fn gives_way(&mut self) {
+        *self = Line { number: self.number + 1, ..Line::default() };
+    }
 }
 
 impl Etcd {
@@ -53,8 +72,10 @@ impl Etcd {
         Arc::new_cyclic(|me| Etcd {
             config,
             layouts: [Arc::new(layout)],
+            id: random::number().unwrap_or_default(),
             line: Mutex::default(),
             dialling: tokio::sync::Mutex::default(),
+            asking: Semaphore::new(ASKING),
             leases: Leases::default(),
             watches: Watches::default(),
             closing: Closing::default(),
@@ -92,8 +113,29 @@ impl Etcd {
     /// The connection of this number is of no use any more, if that is what `failure` means.
     pub(super) fn broken(&self, number: usize, failure: &Failure) {
         let mut line = locked(&self.line);
-        if failure.is_of_the_line() && line.number == number {
-            *line = Line { number: number + 1, client: None };
+        if line.number != number {
+            return;
+        }
+        line.slow = if matches!(failure, Failure::Slow(_)) { line.slow + 1 } else { 0 };
+        if failure.is_of_the_line() || line.slow >= PATIENCE {
+            line.gives_way();
+        }
+    }
+
+    /// What was sent then over the connection has no answer yet. A member that answers others is there; one that
+    /// answers nobody is left, if there is another.
+    fn silent(&self, sent: Time) {
+        let mut line = locked(&self.line);
+        if self.config.endpoints.len() > 1 && line.heard.is_none_or(|heard| heard < sent) {
+            line.gives_way();
+        }
+    }
+
+    /// The member of this connection answered.
+    pub(super) fn heard(&self, number: usize) {
+        let mut line = locked(&self.line);
+        if line.number == number {
+            (line.heard, line.slow) = (Some(clock::now()), 0);
         }
     }
 
@@ -108,7 +150,10 @@ impl Etcd {
             left -= 1;
             let failure = match self.line().await {
                 Ok((client, number)) => match call(client).await {
-                    Ok(done) => return Ok(done),
+                    Ok(done) => {
+                        self.heard(number);
+                        return Ok(done);
+                    }
                     Err(failure) => {
                         self.broken(number, &failure);
                         failure
@@ -120,14 +165,14 @@ impl Etcd {
                 (Some(known @ Failure::NoLeader(_)), Failure::NotSent(_)) => known,
                 (_, failure) => failure,
             };
-            if left == 0 || matches!(failure, Failure::Refused(_) | Failure::Unknown(_)) {
+            if left == 0 || matches!(failure, Failure::Refused(_) | Failure::Unknown(_) | Failure::Slow(_)) {
                 return Err(failure);
             }
             told = Some(failure);
         }
     }
 
-    async fn txn(&self, txn: Txn) -> Result<TxnResponse, Failure> {
+    pub(super) async fn txn(&self, txn: Txn) -> Result<TxnResponse, Failure> {
         self.over_a_line(|mut client| {
             let txn = txn.clone();
             async move { answered(client.txn(txn).await) }
@@ -148,10 +193,22 @@ impl Etcd {
 
     async fn perform(&self, requests: &Requests, limit: Time) -> Answered {
         let sent = clock::now();
+        let turn = match requests.iter().any(asks_for_a_place) {
+            true => timeout(limit.since(sent), self.asking.acquire()).await.map(Some),
+            false => Ok(None),
+        };
+        let Ok(_turn) = turn else { return not_sent(too_late()) };
+        // Not the store was silent while others of this client had their turn.
+        let limit = limit.after(clock::now().since(sent));
         let mut replies = Vec::with_capacity(requests.len());
         for request in requests {
-            let answer = timeout(limit.since(clock::now()), self.answer(request)).await;
-            let failure = match answer.unwrap_or_else(|_| Err(Failure::Unknown(too_late()))) {
+            let began = clock::now();
+            let answer = timeout(limit.since(began), self.answer(request)).await;
+            let answer = answer.unwrap_or_else(|_| {
+                self.silent(began);
+                Err(Failure::Slow(too_late()))
+            });
+            let failure = match answer {
                 Ok(reply) | Err(Failure::Refused(reply)) => {
                     replies.push(reply);
                     continue;
@@ -159,9 +216,11 @@ impl Etcd {
                 Err(failure) => failure,
             };
             let outcome = match failure {
-                Failure::Unknown(error) if changes_nothing(request) && replies.is_empty() => Outcome::NotSent(error),
+                Failure::Unknown(error) | Failure::Slow(error) if changes_nothing(request) && replies.is_empty() => {
+                    Outcome::NotSent(error)
+                }
                 Failure::NotSent(error) | Failure::NoLeader(error) if replies.is_empty() => Outcome::NotSent(error),
-                Failure::NotSent(error) | Failure::NoLeader(error) | Failure::Unknown(error) => {
+                Failure::NotSent(error) | Failure::NoLeader(error) | Failure::Unknown(error) | Failure::Slow(error) => {
                     Outcome::Unknown { error, void_after: self.void_after(clock::now(), limit) }
                 }
                 Failure::Refused(_) => continue,
@@ -173,18 +232,45 @@ impl Etcd {
 
     async fn answer(&self, request: &Request) -> Result<Reply, Failure> {
         let said = |txn: crate::Result<Txn>| txn.map_err(Failure::NotSent);
+        if asks_for_a_place(request)
+            && let Some(refused) = self.keeps_latch(request).await?
+        {
+            return Ok(refused);
+        }
         match request.call.name {
+            "latch.change" => self.change_latch(request).await,
+            "latch.look" => self.look_at_latch(&request.key).await,
             "acquire" | "try" => {
                 let lease = self.lease().await?;
                 let fence = lease.fence();
-                let response = self.under(&lease, said(transactions::join(request, &lease, fence))?).await?;
-                let (reply, known) = transactions::joined(request, &response, &lease, fence);
-                known.into_iter().for_each(|fence| lease.learn(fence));
-                Ok(reply)
+                let copied = self.watches.copies(&request.key);
+                let response = self.under(&lease, said(transactions::join(request, &lease, fence, !copied))?).await?;
+                match transactions::joined(request, &response, &lease, fence) {
+                    Joined::Told(reply) => Ok(self.told(request, reply)),
+                    Joined::Fenced { fence, reply } => {
+                        lease.learn(fence);
+                        Ok(reply)
+                    }
+                    Joined::Unseen { create } => {
+                        let copied = self.watches.copied(request, &lease, create).await;
+                        copied.map_or_else(|| Ok(transactions::unavailable("its line was not seen")), Ok)
+                    }
+                }
             }
             "look" => {
                 let lease = self.lease().await?;
-                Ok(transactions::looked(&self.txn(said(transactions::look(request))?).await?, &lease))
+                if self.watches.copies(&request.key) {
+                    let own = match self.watches.hears() {
+                        true => 0,
+                        // Whether it is told at all.
+                        false => transactions::created(&self.txn(said(transactions::exists(request))?).await?),
+                    };
+                    if let Some(reply) = self.watches.copied(request, &lease, own).await {
+                        return Ok(reply);
+                    }
+                }
+                let looked = self.txn(said(transactions::look(request))?).await?;
+                Ok(self.told(request, transactions::looked(&looked, &lease)))
             }
             "exists" => {
                 let lease = self.lease().await?;
@@ -205,7 +291,12 @@ impl Etcd {
                 lease.learn(transactions::revision_of(&response));
                 Ok(transactions::deleted(&response))
             }
-            "watch" => Ok(self.watches.want(&request.key).await),
+            "watch" => match transactions::one_key(request) {
+                Some((key, revision)) if !self.watches.copies(&request.key) => {
+                    Ok(self.watches.want(&request.key, &Target::Key(key, revision)).await)
+                }
+                _ => Ok(self.watches.want(&request.key, &Target::Line(request.key.clone())).await),
+            },
             "first" => {
                 let (from, options) = transactions::first(request).map_err(Failure::NotSent)?;
                 Ok(transactions::firsts(&self.read(from.into_bytes(), options).await?))
@@ -239,6 +330,14 @@ impl Etcd {
         }
     }
 
+    /// A queue that was read, which may be longer than what was told of it.
+    fn told(&self, request: &Request, queue: Reply) -> Reply {
+        if transactions::is_cut(request, &queue) {
+            self.watches.was_cut(&request.key);
+        }
+        queue
+    }
+
     async fn read(&self, from: Vec<u8>, options: GetOptions) -> Result<etcd_client::GetResponse, Failure> {
         self.over_a_line(|mut client| {
             let (from, options) = (from.clone(), options.clone());
@@ -256,9 +355,17 @@ impl Etcd {
     }
 }
 
+/// Whether it is one of a crowd's: whoever holds or gives up does not stand behind them.
+fn asks_for_a_place(request: &Request) -> bool {
+    matches!(request.call.name, "acquire" | "try" | "look")
+}
+
 /// Whether nothing is different where it was done.
 fn changes_nothing(request: &Request) -> bool {
-    matches!(request.call.name, "look" | "exists" | "watch" | "first" | "keys" | "lives" | "status" | "members")
+    matches!(
+        request.call.name,
+        "look" | "exists" | "watch" | "first" | "keys" | "lives" | "status" | "members" | "latch.look"
+    )
 }
 
 /// Ends a task with whoever awaits it: what it did not send by then must not leave later.

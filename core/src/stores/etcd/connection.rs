@@ -22,14 +22,16 @@ pub(super) enum Failure {
     NotSent(Error),
     /// The same, since the member belongs to no majority: that says more than others which do not answer.
     NoLeader(Error),
-    /// It may have been, or may be yet.
+    /// It may have been, or may be yet: the connection is lost.
     Unknown(Error),
+    /// The same, but the member is there and only slow, or waits for the others.
+    Slow(Error),
 }
 
 impl Failure {
     /// Whether another member, or another connection, may know more.
     pub(super) fn is_of_the_line(&self) -> bool {
-        !matches!(self, Failure::Refused(_))
+        !matches!(self, Failure::Refused(_) | Failure::Slow(_))
     }
 }
 
@@ -51,7 +53,7 @@ pub(super) async fn dial(config: &Config, endpoint: &str) -> std::result::Result
     }
     // Nothing that concerns a lock was sent.
     Client::connect([endpoint], Some(options)).await.map_err(|error| match failure(error) {
-        Failure::Unknown(error) => Failure::NotSent(error),
+        Failure::Unknown(error) | Failure::Slow(error) => Failure::NotSent(error),
         other => other,
     })
 }
@@ -79,7 +81,10 @@ pub(super) fn failure(error: etcd_client::Error) -> Failure {
             "the cluster has no leader, or this member is cut off from it: no lock is granted by a minority",
             status,
         )),
-        _ if said("too many requests") => Failure::NotSent(silent("etcd has too many requests to do", status)),
+        _ if said("request timed out") || said("too many requests") => Failure::Slow(silent(
+            "etcd is there and did not do it in time: it has too much to do, or no leader",
+            status,
+        )),
         "Unavailable" | "Unknown" | "Cancelled" | "DeadlineExceeded" | "Internal" | "Aborted" => unanswered(status),
         code => refused(code),
     }

@@ -177,7 +177,8 @@ impl Etcd {
 
     /// Keeps it alive over one stream; ends well when it is over.
     async fn beat_over(&self, mut client: Client, lease: &Lease) -> Result<(), Failure> {
-        let patience = self.config.response_timeout;
+        // A server that is slow is not left for that: all that is watched would begin anew.
+        let patience = self.config.response_timeout.max(lease.ttl / 6);
         let sent = clock::now();
         let opened = timeout(patience, client.lease_keep_alive(lease.id)).await.map_err(|_| late())?;
         let (mut keeper, mut stream) = match opened {
@@ -216,7 +217,7 @@ fn late() -> Failure {
 /// What may or may not have been done, and makes no difference.
 fn harmless(failure: Failure) -> Failure {
     match failure {
-        Failure::Unknown(error) => Failure::NotSent(error),
+        Failure::Unknown(error) | Failure::Slow(error) => Failure::NotSent(error),
         other => other,
     }
 }

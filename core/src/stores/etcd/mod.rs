@@ -3,6 +3,8 @@
 mod client;
 mod config;
 mod connection;
+mod copy;
+mod latch;
 mod lease;
 mod transactions;
 mod watches;

@@ -7,6 +7,7 @@ use etcd_client::{
     SortTarget, StatusResponse, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
 
+use super::copy::Copy;
 use super::layouts::concurrency_layout::RESERVED;
 use super::layouts::part::Part;
 use super::lease::Lease;
@@ -58,8 +59,8 @@ fn queue(line: &str, limit: i64, create: i64) -> TxnOp {
     TxnOp::get(below(line), Some(if create > 0 { options.with_max_create_revision(create) } else { options }))
 }
 
-/// `acquire` and `try`, with the fence as it is known to be.
-pub(super) fn join(request: &Request, lease: &Lease, fence: i64) -> Result<Txn> {
+/// `acquire` and `try`, with the fence as it is known to be; the queue is read or not.
+pub(super) fn join(request: &Request, lease: &Lease, fence: i64, reads: bool) -> Result<Txn> {
     let (line, own, limit) = (line(request, 4), key(request, 0)?, int(request, 2)?);
     let card = Card::decode(&key(request, 1)?);
     let mut compares = vec![
@@ -72,29 +73,55 @@ pub(super) fn join(request: &Request, lease: &Lease, fence: i64) -> Result<Txn> 
     let kept = || Some(PutOptions::new().with_lease(lease.id));
     let put = TxnOp::put(&*own, &*card.label, kept());
     let says = || TxnOp::put(card_key(&lease.fence_key), Card { label: String::new(), ..card }.encode(), kept());
-    let reads = [read(&own), queue(line, limit, 0), read(&lease.fence_key)];
-    let joins = [put, queue(line, limit, 0)].into_iter().chain((!lease.is_told()).then(says));
-    Ok(Txn::new().when(compares).and_then(joins.collect::<Vec<_>>()).or_else(reads))
+    let queue = || reads.then(|| queue(line, limit, 0));
+    let joins = [put].into_iter().chain(queue()).chain((!lease.is_told()).then(says));
+    let looks = [read(&own), read(&lease.fence_key)].into_iter().chain(queue());
+    Ok(Txn::new().when(compares).and_then(joins.collect::<Vec<_>>()).or_else(looks.collect::<Vec<_>>()))
 }
 
-/// The answer to [`join`], and the fence if it is another one.
-pub(super) fn joined(request: &Request, response: &TxnResponse, lease: &Lease, fence: i64) -> (Reply, Option<i64>) {
+/// What came of [`join`].
+pub(super) enum Joined {
+    /// The answer.
+    Told(Reply),
+    /// Nothing was done; the fence is at this revision.
+    Fenced { fence: i64, reply: Reply },
+    /// The own key was created then, or is not there, and the queue was not read.
+    Unseen { create: i64 },
+}
+
+/// The answer to [`join`].
+pub(super) fn joined(request: &Request, response: &TxnResponse, lease: &Lease, fence: i64) -> Joined {
     let revision = revision_of(response);
-    match &response.op_responses()[..] {
-        [TxnOpResponse::Put(_), TxnOpResponse::Get(queue), ..] => {
+    let responses = response.op_responses();
+    let (own, queue) = match &responses[..] {
+        [TxnOpResponse::Put(_), read @ ..] => {
             lease.tells();
-            (told(lease, revision, Some((revision, lease.id)), queue), None)
+            (Some((revision, lease.id)), read.first())
         }
-        [TxnOpResponse::Get(own), TxnOpResponse::Get(queue), TxnOpResponse::Get(known)] => {
+        [TxnOpResponse::Get(own), TxnOpResponse::Get(known), read @ ..] => {
             let now = known.kvs().first().map_or(0, KeyValue::mod_revision);
             let own = own.kvs().first().map(|kv| (kv.create_revision(), kv.lease()));
-            match own {
-                None if now != fence || request.call.name == "acquire" => (fenced(), Some(now)),
-                own => (told(lease, revision, own, queue), None),
+            if own.is_none() && (now != fence || request.call.name == "acquire") {
+                return Joined::Fenced { fence: now, reply: fenced() };
             }
+            (own, read.first())
         }
-        _ => (Reply::Nil, None),
+        _ => return Joined::Told(Reply::Nil),
+    };
+    match queue {
+        Some(TxnOpResponse::Get(queue)) => Joined::Told(told(lease, revision, own, entries(queue))),
+        _ => Joined::Unseen { create: own.map_or(0, |(create, _)| create) },
     }
+}
+
+/// The only key of which a `watch` wants to be told, and since when.
+pub(super) fn one_key(request: &Request) -> Option<(Arc<str>, i64)> {
+    Some((key(request, 0).ok()?, int(request, 1).ok()?))
+}
+
+/// Asking again may help.
+pub(super) fn unavailable(message: &str) -> Reply {
+    Reply::Error { code: "Unavailable".into(), message: message.into() }
 }
 
 fn fenced() -> Reply {
@@ -109,18 +136,48 @@ pub(super) fn looked(response: &TxnResponse, lease: &Lease) -> Reply {
     match &response.op_responses()[..] {
         [TxnOpResponse::Get(own), TxnOpResponse::Get(queue)] => {
             let own = own.kvs().first().map(|kv| (kv.create_revision(), kv.lease()));
-            told(lease, revision_of(response), own, queue)
+            told(lease, revision_of(response), own, entries(queue))
         }
         _ => Reply::Nil,
     }
 }
 
-fn told(lease: &Lease, revision: i64, own: Option<(i64, i64)>, queue: &GetResponse) -> Reply {
+/// The keys of a queue that was read, the last first, as it is told.
+fn entries(queue: &GetResponse) -> impl Iterator<Item = Reply> + '_ {
+    queue.kvs().iter().rev().map(|kv| entry(text(kv.key()), kv.create_revision(), kv.lease()))
+}
+
+fn entry(key: Reply, create: i64, lease: i64) -> Reply {
+    Reply::List(vec![key, Reply::Int(create), Reply::Int(lease)])
+}
+
+fn told(lease: &Lease, revision: i64, own: Option<(i64, i64)>, entries: impl Iterator<Item = Reply>) -> Reply {
     let (create, owner) = own.unwrap_or_default();
-    let entry =
-        |kv: &KeyValue| Reply::List(vec![text(kv.key()), Reply::Int(kv.create_revision()), Reply::Int(kv.lease())]);
     let head = [lease.id, revision, create, owner].map(Reply::Int);
-    Reply::List(head.into_iter().chain(queue.kvs().iter().rev().map(entry)).collect())
+    Reply::List(head.into_iter().chain(entries).collect())
+}
+
+/// The same as of a copy of the line, for a request that was to read it.
+pub(super) fn told_by(copy: &Copy, request: &Request, lease: &Lease) -> Result<Reply> {
+    let (limit_at, line_at) = if request.call.name == "look" { (1, 3) } else { (2, 4) };
+    let (own, limit) = (copy.own(&key(request, 0)?), int(request, limit_at)?);
+    let ahead = copy.ahead(&below(line(request, line_at)), own.map(|(create, _)| create), limit);
+    let entries = ahead.into_iter().map(|(key, create, lease)| entry(Reply::Text(key.to_string()), create, lease));
+    Ok(told(lease, copy.revision(), own, entries))
+}
+
+/// Whether as much of a queue is told as was to be told at most.
+pub(super) fn is_cut(request: &Request, queue: &Reply) -> bool {
+    let limit = int(request, if request.call.name == "look" { 1 } else { 2 });
+    matches!((queue, limit), (Reply::List(parts), Ok(limit)) if parts.len() as i64 >= limit + 4)
+}
+
+/// At which revision the own key of an `exists` was created; 0 where it is not there.
+pub(super) fn created(response: &TxnResponse) -> i64 {
+    match &response.op_responses()[..] {
+        [TxnOpResponse::Get(own)] => own.kvs().first().map_or(0, KeyValue::create_revision),
+        _ => 0,
+    }
 }
 
 pub(super) fn exists(request: &Request) -> Result<Txn> {

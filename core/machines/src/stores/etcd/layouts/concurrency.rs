@@ -34,7 +34,7 @@
 //! Watching   begun after the look                Asking: look
 //!            mine went, or some may be missed    Asking: look
 //!            it stands                           Waiting, or at once what was told meanwhile
-//! Waiting    room behind those who are left      granted (Asking: look, where not all were shown)
+//! Waiting    room behind those who are left      granted (Asking: look, where not all were shown, and for a latch)
 //!            mine is gone | some may be missed   Asking: look
 //! Removing   released                            as said
 //!
@@ -52,8 +52,9 @@ use smallvec::SmallVec;
 
 use super::part::{Part, holding};
 use super::{ACQUIRE, DELETE, EXISTS, LOOK, TRY, UNDO, WATCH};
-use super::{Entry, Queue, doing, first, garbled, int, list, number, on_keys, queue, release};
+use super::{Entry, Queue, doing, first, garbled, int, list, number, on_keys, plan_args, queue, release};
 use crate::error::{Error, Kind, Result};
+use crate::gate::LatchPlan;
 use crate::lease::ReleaseOutcome;
 use crate::protocol::{
     Arg, AttemptId, Change, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term,
@@ -93,6 +94,8 @@ pub struct Concurrency {
     releases_again: bool,
     /// What the undo under way deletes.
     undoes: SmallVec<[Arc<str>; 2]>,
+    /// The latch that is made, if there is none.
+    latch: Option<LatchPlan>,
 }
 
 impl Concurrency {
@@ -112,7 +115,13 @@ impl Concurrency {
             released: None,
             releases_again: false,
             undoes: SmallVec::new(),
+            latch: None,
         }
+    }
+
+    /// Whoever waits for the latch kept there, which is as `plan` says if there is none.
+    pub fn waiting(lock: Arc<str>, lease: Duration, plan: LatchPlan) -> Self {
+        Concurrency { latch: Some(plan), ..Self::of(lock, lease, Part::Wait) }
     }
 
     fn begin(&mut self, intent: Intent) -> Result<Step> {
@@ -122,7 +131,7 @@ impl Concurrency {
             }
             Intent::Acquire { terms, wait, prev: None } => match &mut self.contender {
                 Some(contender) if contender.terms.attempt == terms.attempt => contender.again(wait),
-                slot => slot.insert(Contender::new(&self.lock, self.part, terms, wait)).begin(),
+                slot => slot.insert(Contender::new(&self.lock, self.part, self.latch, terms, wait)).begin(),
             },
             Intent::Renew { ttl, .. } if ttl > self.lease => {
                 let message = "a lock on etcd lasts as long as its client's lease; give a longer ttl in the address";
@@ -284,11 +293,15 @@ struct Line {
 }
 
 impl Line {
-    fn told(&mut self, own: &str, revision: u64, key: &str) {
-        if revision > self.revision {
-            self.gone |= *key == *own;
-            self.ahead.retain(|ahead| **ahead != *key);
+    /// Whether it makes a difference.
+    fn told(&mut self, own: &str, revision: u64, key: &str) -> bool {
+        if revision <= self.revision {
+            return false;
         }
+        let stood = self.ahead.len();
+        self.gone |= *key == *own;
+        self.ahead.retain(|ahead| **ahead != *key);
+        self.gone || self.ahead.len() < stood
     }
 }
 
@@ -316,6 +329,7 @@ struct Contender {
     wait: bool,
     lock: Arc<str>,
     part: Part,
+    latch: Option<LatchPlan>,
     key: Arc<str>,
     /// An acquire was sent and never answered: it may still be executed.
     doubt: bool,
@@ -333,11 +347,11 @@ struct Contender {
 }
 
 impl Contender {
-    fn new(lock: &Arc<str>, part: Part, terms: Terms, wait: bool) -> Self {
+    fn new(lock: &Arc<str>, part: Part, latch: Option<LatchPlan>, terms: Terms, wait: bool) -> Self {
         let (lock, key) = (lock.clone(), part.own_key(lock, terms.attempt));
         let (shown, told, at) = (part.shown(SHOWN), Vec::new(), At::Rest);
         let (doubt, rounds, looks, missed) = (false, 0, 0, false);
-        Contender { terms, wait, lock, part, key, doubt, rounds, shown, looks, own: None, told, missed, at }
+        Contender { terms, wait, lock, part, latch, key, doubt, rounds, shown, looks, own: None, told, missed, at }
     }
 
     /// Whether an acquire may be executed yet.
@@ -356,8 +370,14 @@ impl Contender {
 
     fn again(&mut self, wait: bool) -> Result<Step> {
         self.doubt = self.may_come();
-        (self.wait, self.own, self.rounds) = (wait, None, 0);
+        let own = self.own.take();
+        (self.wait, self.rounds) = (wait, 0);
         match mem::replace(&mut self.at, At::Rest) {
+            // Its watch is all that can have ended: if everybody in a long line looked, nobody else would be served.
+            At::Waiting(line) if wait && !line.whole && !line.gone => {
+                self.own = own;
+                self.watch(line)
+            }
             // It may yet be executed: what it removes must not be what is granted.
             At::Removing(create, then) => self.remove(create, then),
             _ => self.ask(Asked::Look),
@@ -377,11 +397,14 @@ impl Contender {
             Asked::Acquire => put(&ACQUIRE),
             Asked::Try => put(&TRY),
             Asked::Look => {
-                let create = self.own.map_or(0, |own| i64::try_from(own.create).unwrap_or(i64::MAX));
+                // What came later is of no concern, but for a latch that was made anew.
+                let create = self.own.filter(|_| self.part != Part::Wait).map_or(0, |own| own.create);
+                let create = i64::try_from(create).unwrap_or(i64::MAX);
                 Request::new(&LOOK, self.lock.clone(), [key, limit, Arg::Int(create)])
             }
         };
         request.args.extend(self.part.queue(&self.lock).map(Arg::Key));
+        request.args.extend(self.latch.into_iter().flat_map(plan_args));
         self.send(At::Asking(asked), request)
     }
 
@@ -470,11 +493,11 @@ impl Contender {
     /// Why it can never have it behind these, which are all or not.
     fn refusal(&self, ahead: &[&Entry], whole: bool) -> Option<Refusal> {
         let first = ahead.first().filter(|_| whole).and_then(|entry| Part::of_key(&self.lock, &entry.key));
-        let of = |entry: &&&Entry| Part::of_key(&self.lock, &entry.key).map(Part::primitive);
+        let of = |entry: &&&Entry| Part::of_key(&self.lock, &entry.key).map(Part::word);
         if let Some(entry) = ahead.iter().find(|entry| entry.lease == 0) {
             return Some(Refusal::NoLease(entry.key.clone()));
         }
-        if let Some(entry) = ahead.iter().find(|entry| of(entry) != Some(self.part.primitive())) {
+        if let Some(entry) = ahead.iter().find(|entry| of(entry) != Some(self.part.word())) {
             return Part::of_key(&self.lock, &entry.key).map(Refusal::Other);
         }
         match (first, self.part) {
@@ -488,7 +511,9 @@ impl Contender {
     fn placed(&mut self, asked: Asked, queue: &Queue) -> Result<Step> {
         let told = mem::take(&mut self.told);
         let whole = queue.entries.len() < usize::try_from(self.shown).unwrap_or(usize::MAX);
+        let is_in_line = |entry: &&Entry| self.part != Part::Wait || Part::of_count(&entry.key).is_none();
         let contenders = queue.entries.iter().filter(|entry| Part::of_key(&self.lock, &entry.key).is_some());
+        let contenders = contenders.filter(is_in_line);
         let contenders: Vec<_> = contenders.collect();
         let keys = |entries: &[&Entry]| entries.iter().map(|entry| entry.key.clone()).collect::<Vec<_>>();
         let Some((create, lease)) = queue.own else {
@@ -497,7 +522,7 @@ impl Contender {
                     Some(why) => Err(why.error(self.part)),
                     None => Ok(held()),
                 },
-                (Asked::Look, Part::Lock | Part::Read | Part::Write) => self.begin(),
+                (Asked::Look, Part::Lock | Part::Read | Part::Write | Part::Wait) => self.begin(),
                 // Only locks below this one were in the way, or there is room.
                 (Asked::Acquire | Asked::Try | Asked::Look, _) => self.ask(Asked::Acquire),
             };
@@ -506,13 +531,19 @@ impl Contender {
             return self.remove(create, Then::Look);
         }
         self.own = Some(Own { create });
-        let ahead = contenders.into_iter().filter(|entry| entry.create < create && entry.key != self.key);
+        // A latch that ended while this one waited, and was made again, is another one and shut from the beginning; one
+        // that is shut again had been open.
+        let is_anew = |entry: &Entry| Part::of_count(&entry.key).is_some() && entry.create > create;
+        let is_anew = self.part == Part::Wait && queue.entries.iter().any(is_anew);
+        let ahead = contenders.into_iter().filter(|entry| (is_anew || entry.create < create) && entry.key != self.key);
         let ahead: Vec<_> = ahead.collect();
         if let Some(why) = self.refusal(&ahead, whole) {
             return self.remove(create, Then::Refuse(why));
         }
         let mut line = Line { revision: queue.revision, ahead: keys(&ahead), whole, gone: false };
-        told.iter().for_each(|(revision, key)| line.told(&self.key, *revision, key));
+        for (revision, key) in told {
+            line.told(&self.key, revision, &key);
+        }
         let has_room = self.has_room(&line.ahead);
         match () {
             () if line.gone => self.look(),
@@ -523,13 +554,31 @@ impl Contender {
             }
             () if has_room => self.granted(),
             () if !self.wait => self.remove(create, Then::Held),
-            () => self.send(At::Watching(line), Request::new(&WATCH, self.lock.clone(), [])),
+            () => {
+                // Whoever is just ahead goes last of all, unless it gives up. Permits are held by many.
+                let others = line.ahead.len().saturating_sub(1);
+                if !whole && !matches!(self.part, Part::Permits { .. }) {
+                    line.ahead.drain(..others);
+                }
+                self.watch(line)
+            }
         }
+    }
+
+    fn watch(&mut self, line: Line) -> Result<Step> {
+        let mut request = Request::new(&WATCH, self.lock.clone(), []);
+        if let ([last], false) = (&line.ahead[..], line.whole) {
+            let revision = i64::try_from(line.revision).unwrap_or(i64::MAX);
+            request.args.extend([Arg::Key(last.clone()), Arg::Int(revision)]);
+        }
+        self.send(At::Watching(line), request)
     }
 
     /// There is room behind those who are left of all that were shown.
     fn moved_up(&mut self, whole: bool) -> Result<Step> {
-        if whole { self.granted() } else { self.look() }
+        // A latch that nobody used for too long goes as well, and is not open.
+        let is_told = whole && self.part != Part::Wait;
+        if is_told { self.granted() } else { self.look() }
     }
 
     fn told(&mut self, path: &str) -> Result<Step> {
@@ -539,10 +588,13 @@ impl Contender {
         match &mut self.at {
             At::Asking(_) if self.told.len() < MAX_TOLD => self.told.push((revision, key.into())),
             At::Asking(_) => self.missed = true,
-            At::Watching(line) => line.told(&self.key, revision, key),
-            At::Waiting(line) => {
+            At::Watching(line) => {
                 line.told(&self.key, revision, key);
-                return self.waits();
+            }
+            At::Waiting(line) => {
+                if line.told(&self.key, revision, key) {
+                    return self.waits();
+                }
             }
             At::Rest | At::Removing(..) => {}
         }

@@ -11,13 +11,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::concurrency::Concurrency;
+use super::latch_layout::LatchLayout;
 use super::part::Part;
 use super::shared_layout::SharedLayout;
 use super::survey::{self, Wanted};
 use super::{KEYS, first, garbled, list, refused};
 use crate::error::{Error, Result};
+use crate::gate::Gate;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
-use crate::lease::Inspection;
+use crate::lease::{Inspection, LOCK};
 use crate::options::AcquireOptions;
 use crate::protocol::{Arg, Inquiry, Layout, Protocol, Reply, Request};
 use crate::share::Share;
@@ -91,8 +93,15 @@ impl Layout for ConcurrencyLayout {
         Some(Arc::new(SharedLayout { locks: self.clone(), share }))
     }
 
+    fn gate(&self, gate: Gate) -> Option<Arc<dyn Layout>> {
+        match gate {
+            Gate::Latch(plan) => Some(Arc::new(LatchLayout { locks: self.clone(), plan })),
+            Gate::Barrier(_) => None,
+        }
+    }
+
     fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
-        survey::inspect(self.name(), name, key, Wanted::One(None))
+        survey::inspect(self.name(), name, key, Wanted::One(LOCK))
     }
 
     fn identify<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
@@ -132,6 +141,7 @@ impl ConcurrencyLayout {
         let name = match Part::of_ours(key) {
             _ if lease == 0 => return None,
             Some((name, _)) => name,
+            None if Part::of_count(key).is_some() => Part::of_count(key)?,
             None => match key.rsplit_once('/')? {
                 (name, rest) if *rest == *format!("{lease:x}") => name,
                 (folder, _) => {
@@ -253,6 +263,9 @@ mod tests {
             (format!("app/rw/write/{attempt}.write"), 7),
             ("app/theirs/write/1700000000123456789".to_owned(), 7),
             (format!("app/sem/permits/{attempt}.2.5"), 7),
+            ("app/done/latch/state/count".to_owned(), 9),
+            ("app/done/latch/state/shut".to_owned(), 9),
+            (format!("app/done/latch/{attempt}.wait"), 7),
             // No lease; another lease than its own; no contender; nobody's name; another prefix.
             (format!("app/none/{attempt}"), 0),
             ("app/other/1f".to_owned(), 0x2f),
@@ -270,7 +283,7 @@ mod tests {
             let part = part.iter().flat_map(|(key, lease)| [Reply::Text(key.clone()), Reply::Int(*lease)]);
             Ok(vec![Reply::List([Reply::Text(cursor.into())].into_iter().chain(part).collect())])
         });
-        let names = ["a/b", "rw", "sem", "theirs", "x"].map(str::to_owned).to_vec();
+        let names = ["a/b", "done", "rw", "sem", "theirs", "x"].map(str::to_owned).to_vec();
         assert_eq!((list.unwrap(), pages), (names, 2));
     }
 

@@ -15,10 +15,12 @@
 //! | `break` | the same of somebody else's key, and tells its client by the fence of that lease | key, create, lease | as `release` |
 //! | `delete` | deletes keys | keys | how many there were |
 //! | `undo` | the same, and writes the fence | keys | how many there were |
-//! | `watch` | has deletions in the queue told from now on, unless they are | | `[revision, milliseconds since then]` |
+//! | `watch` | has deletions in the queue told from now on, unless they are; or at least that of a key since that revision | key, revision, or none | `[revision, milliseconds since then]` |
 //! | `first` | reads the queue with values | limit | `[count, [key, create, lease, value], ...]` |
 //! | `lives` | asks for how long a lease lasts yet, and what its client says of itself | lease | `[milliseconds, card]`, or nil |
 //! | `keys` | reads keys after another, with a prefix | cursor, limit | `[next, key, lease, key, lease, ...]` |
+//! | `latch.change` | counts a latch down by one, or sets the count of an open one; copies of it do nothing | attempt, what, count, idle | `[1, count]`, or `[0]` where it counts yet |
+//! | `latch.look` | reads the count of a latch | | the count, or nil |
 //! | `status` | asks the member how it is | | `[version, bytes of data, 1 where it has a leader, what is wrong, ...]` |
 //! | `members` | asks for the members | | `[those who vote, learners]` |
 //!
@@ -26,6 +28,9 @@
 //! own key's creation (0 where it is not there), and the last keys below the lock in the order of their creation, as
 //! many as the limit says; none that were created after `create` (unless that is 0), and only those below `part`, where
 //! that is said.
+//!
+//! Whoever waits for a latch says more in `acquire`, `try` and `look`: from where it counts and for how many seconds it
+//! is kept. If there is none it is made, else it is kept for that long from now on.
 //!
 //! A card is that of a [`Holder`](crate::lease::Holder). Its label becomes the value of the own key, which for Go is
 //! what a leader proclaims; the rest is the same for all holds of a client, and lies by its lease.
@@ -37,11 +42,14 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Kind, Result};
+use crate::gate::LatchPlan;
 use crate::protocol::{Arg, Call, Op, Reply, Request};
+use crate::replies::refusal;
 
 pub mod concurrency;
 pub mod concurrency_layout;
 pub mod examination;
+pub mod latch_layout;
 pub mod part;
 pub mod shared_layout;
 mod survey;
@@ -74,6 +82,11 @@ pub static FIRST: Call = call("first");
 pub static LIVES: Call = call("lives");
 /// Lists keys.
 pub static KEYS: Call = call("keys");
+
+/// Counts a latch down, or sets its count.
+pub static LATCH_CHANGE: Call = call("latch.change");
+/// Reads the count of a latch.
+pub static LATCH_LOOK: Call = call("latch.look");
 
 /// Asks a member how it is.
 pub static STATUS: Call = call("status");
@@ -162,6 +175,11 @@ fn release(lock: &Arc<str>, own: &Arc<str>, create: u64) -> Request {
     Request::new(&RELEASE, lock.clone(), [Arg::Key(own.clone()), Arg::Int(create)])
 }
 
+/// From where a latch counts, and for how many seconds it is kept.
+fn plan_args(plan: LatchPlan) -> [Arg; 2] {
+    [Arg::Int(plan.count.into()), Arg::Int(i64::try_from(plan.idle.as_secs()).unwrap_or(i64::MAX))]
+}
+
 /// An answer that no etcd gives.
 fn garbled(doing: &'static str) -> Error {
     let message = "the answer has not the shape of an etcd answer; is something else listening at this address?";
@@ -172,6 +190,7 @@ fn garbled(doing: &'static str) -> Error {
 fn refused(doing: &'static str, reply: &Reply) -> Error {
     let Reply::Error { code, message } = reply else { return garbled(doing) };
     let (kind, advice) = match code.as_str() {
+        "FOREIGN" => return refusal(doing, code, message),
         "NoSpace" => (
             Kind::Unavailable,
             "its database is full, so it grants no lock; compact and defragment it, then disarm the alarm (etcdctl alarm disarm)",

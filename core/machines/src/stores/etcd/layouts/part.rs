@@ -7,6 +7,9 @@
 //! | `read/<attempt>.read`, `write/<attempt>.write` | a reader, a writer |
 //! | `read/<time>`, `write/<time>` | the same, of Go's `recipes.RWMutex` (Unix time in ns) |
 //! | `permits/<attempt>.<take>.<permits>` | who wants `take` permits of a semaphore that it says has `permits` |
+//! | `latch/state/count`, `latch/state/shut` | a latch's count, and what stands there while it is not 0 |
+//! | `latch/<client>.counted` | what a client counted down last |
+//! | `latch/<attempt>.wait` | who waits for the latch |
 //!
 //! Whatever else lies there is of another name, which goes on after a slash. An attempt has 32 hexadecimal digits, a
 //! lease 16 at most, a time at least 17 decimal ones; so each key says what it is. All stand in one line, in the order
@@ -17,12 +20,19 @@
 
 use std::sync::Arc;
 
+use crate::lease::{LATCH, LOCK};
 use crate::protocol::AttemptId;
 use crate::share::{Primitive, Share};
 
 const READ: &str = "read";
 const WRITE: &str = "write";
 const PERMITS: &str = "permits";
+const LATCH_FOLDER: &str = "latch";
+const STATE: &str = "state";
+const COUNT: &str = "count";
+const SHUT: &str = "shut";
+const COUNTED: &str = "counted";
+const WAIT: &str = "wait";
 
 /// How many permits a semaphore can have: whoever asks reads that many keys.
 pub const MOST_PERMITS: u32 = 1000;
@@ -43,6 +53,10 @@ pub enum Part {
         /// How many there are, as far as it knows; what the first in line says counts.
         permits: u32,
     },
+    /// What lies there of a latch.
+    Latch,
+    /// That it is open.
+    Wait,
 }
 
 impl Part {
@@ -58,7 +72,7 @@ impl Part {
     /// What it is of; none for a lock.
     pub fn primitive(self) -> Option<Primitive> {
         match self {
-            Part::Lock => None,
+            Part::Lock | Part::Latch | Part::Wait => None,
             Part::Read | Part::Write => Some(Primitive::RwLock),
             Part::Permits { .. } => Some(Primitive::Semaphore),
         }
@@ -66,14 +80,17 @@ impl Part {
 
     /// The word for that.
     pub fn word(self) -> &'static str {
-        self.primitive().map_or(crate::lease::LOCK, Primitive::name)
+        match self {
+            Part::Latch | Part::Wait => LATCH,
+            _ => self.primitive().map_or(LOCK, Primitive::name),
+        }
     }
 
     /// How many units it is, as [`Share`] counts them.
     pub fn units(self) -> u32 {
         match self {
             Part::Lock | Part::Write => Share::WRITE.units,
-            Part::Read => Share::READ.units,
+            Part::Read | Part::Latch | Part::Wait => Share::READ.units,
             Part::Permits { take, .. } => take,
         }
     }
@@ -85,13 +102,20 @@ impl Part {
             Part::Read => format!("{name}/{READ}/{attempt}.{READ}"),
             Part::Write => format!("{name}/{WRITE}/{attempt}.{WRITE}"),
             Part::Permits { take, permits } => format!("{name}/{PERMITS}/{attempt}.{take}.{permits}"),
+            Part::Latch => format!("{name}/{LATCH_FOLDER}/{attempt}.{COUNTED}"),
+            Part::Wait => format!("{name}/{LATCH_FOLDER}/{attempt}.{WAIT}"),
         }
         .into()
     }
 
     /// Below what all lie whom it has to wait for, if that is not all of `name`.
     pub fn queue(self, name: &str) -> Option<Arc<str>> {
-        (self == Part::Read).then(|| format!("{name}/{WRITE}").into())
+        match self {
+            Part::Read => Some(format!("{name}/{WRITE}").into()),
+            // Others wait for the same, and are in nobody's way.
+            Part::Wait => Some(format!("{name}/{LATCH_FOLDER}/{STATE}").into()),
+            _ => None,
+        }
     }
 
     /// How many keys have to be shown, so that there is no room where not all are.
@@ -110,8 +134,30 @@ impl Part {
             READ => is_of(rest, READ).then_some(Part::Read),
             WRITE => is_of(rest, WRITE).then_some(Part::Write),
             PERMITS => permits(rest),
+            LATCH_FOLDER => match (rest.split_once('/'), rest.split_once('.')) {
+                (Some((STATE, COUNT | SHUT)), _) => Some(Part::Latch),
+                (_, Some((attempt, COUNTED))) => attempt_of(attempt).map(|_| Part::Latch),
+                (_, Some((attempt, WAIT))) => attempt_of(attempt).map(|_| Part::Wait),
+                _ => None,
+            },
             _ => None,
         }
+    }
+
+    /// Where the count of the latch `name` lies.
+    pub fn count_key(name: &str) -> String {
+        format!("{name}/{LATCH_FOLDER}/{STATE}/{COUNT}")
+    }
+
+    /// Where something lies while it is not open.
+    pub fn shut_key(name: &str) -> String {
+        format!("{name}/{LATCH_FOLDER}/{STATE}/{SHUT}")
+    }
+
+    /// The name of the latch of which `key` is the count.
+    pub fn of_count(key: &str) -> Option<&str> {
+        let state = key.strip_suffix(COUNT)?.strip_suffix('/')?.strip_suffix(STATE)?;
+        state.strip_suffix('/')?.strip_suffix(LATCH_FOLDER)?.strip_suffix('/')
     }
 
     /// The name that `key` is of and the attempt whose it is, if it is one of ours.
@@ -122,6 +168,7 @@ impl Part {
         let name = match of {
             "" => Some(folder),
             READ | WRITE => folder.strip_suffix(of)?.strip_suffix('/'),
+            WAIT | COUNTED => folder.strip_suffix(LATCH_FOLDER)?.strip_suffix('/'),
             _ => permits(rest).and_then(|_| folder.strip_suffix(PERMITS)?.strip_suffix('/')),
         };
         Some((name?, attempt))
@@ -169,7 +216,8 @@ fn attempt_of(text: &str) -> Option<AttemptId> {
 mod tests {
     use super::*;
 
-    const ALL: [Part; 4] = [Part::Lock, Part::Read, Part::Write, Part::Permits { take: 2, permits: 5 }];
+    const ALL: [Part; 6] =
+        [Part::Lock, Part::Read, Part::Write, Part::Permits { take: 2, permits: 5 }, Part::Latch, Part::Wait];
 
     #[test]
     fn a_key_says_what_it_is_and_whose() {
@@ -194,12 +242,22 @@ mod tests {
             ("a/permits/00000000000000000000000000000001.0.5", None),
             ("a/permits/00000000000000000000000000000001.1.5.9", None),
             ("a/permits/1.1.5", None),
+            ("a/latch/state/count", Some(Part::Latch)),
+            ("a/latch/state/shut", Some(Part::Latch)),
+            ("a/latch/1f", None),
+            ("a/latch/state/1f", None),
+            ("a/latch/00000000000000000000000000000001.read", None),
             ("a/other/00000000000000000000000000000001.read", None),
             ("ab/1f", None),
         ] {
             assert_eq!(Part::of_key("a", key), part, "{key}");
         }
         assert_eq!(Part::of_ours("a/1f"), None);
+        for name in ["a", "a/latch"] {
+            assert_eq!(Part::of_count(&Part::count_key(name)), Some(name));
+            assert_eq!(Part::of_key(name, &Part::shut_key(name)), Some(Part::Latch));
+        }
+        assert_eq!([Part::of_count("a/state/count"), Part::of_count("a/mylatch/state/count")], [None, None]);
         assert_eq!(Part::of_ours("a/write/00000000000000000000000000000001.read"), None);
     }
 
@@ -217,6 +275,9 @@ mod tests {
             (&[of(2, 3), of(2, 3), of(1, 3)], 1),
             (&[of(1, 9), of(2, 3), of(3, 3)], 3),
             (&[of(4, 3)], 0),
+            (&[Part::Wait], 1),
+            // It is shut.
+            (&[Part::Latch, Part::Wait], 1),
         ] {
             assert_eq!(holding(line.iter().copied()), holds, "{line:?}");
         }

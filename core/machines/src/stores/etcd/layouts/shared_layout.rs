@@ -80,11 +80,11 @@ impl Layout for SharedLayout {
     }
 
     fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
-        survey::inspect(self.name(), name, key, Wanted::One(Some(self.share.primitive)))
+        survey::inspect(self.name(), name, key, Wanted::One(self.share.primitive.name()))
     }
 
     fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
-        survey::break_hold(key, token, Wanted::One(Some(self.share.primitive)))
+        survey::break_hold(key, token, Wanted::One(self.share.primitive.name()))
     }
 
     fn list(&self) -> Inquiry<'_, Vec<String>> {

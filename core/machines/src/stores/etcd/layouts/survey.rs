@@ -13,9 +13,8 @@ use std::time::Duration;
 use super::part::{Part, holding};
 use super::{BREAK, FIRST, LIVES, first, garbled, int, list, number};
 use crate::error::{Error, Kind, Result};
-use crate::lease::{Card, Holder, Inspection, Part as HeldPart, Sharing};
+use crate::lease::{Card, Counting, Holder, Inspection, LATCH, Part as HeldPart, Sharing};
 use crate::protocol::{Arg, Inquiry, Reply, Request};
-use crate::share::Primitive;
 
 /// How many of a line are read for a look at it.
 const SEEN: i64 = 1000;
@@ -27,8 +26,8 @@ const ASKED: usize = 64;
 pub(super) enum Wanted {
     /// Whatever is there.
     Any,
-    /// A lock, or what is shared in this way; anything else is in its place.
-    One(Option<Primitive>),
+    /// What is called by this word; anything else is in its place.
+    One(&'static str),
 }
 
 /// One who stands in line.
@@ -48,8 +47,19 @@ struct Line {
 }
 
 impl Line {
+    /// How a latch stands, if it is one.
+    fn latch(&self) -> Option<Counting> {
+        let first = self.stand.first().filter(|first| first.part.word() == LATCH)?;
+        let count = self.stand.iter().find(|one| Part::of_count(&one.key).is_some());
+        let count = count.unwrap_or(first).label.split(' ').next().and_then(|count| count.parse().ok());
+        Some(Counting { count: count.unwrap_or(0) })
+    }
+
     /// Those who hold.
     fn holders(&self) -> &[Standing] {
+        if self.latch().is_some() {
+            return &[];
+        }
         &self.stand[..holding(self.stand.iter().map(|one| one.part))]
     }
 }
@@ -63,6 +73,11 @@ pub(super) fn inspect<'a>(
 ) -> Inquiry<'a, Inspection> {
     let nothing = Inspection::of_nothing(layout, name);
     look("inspect", key.clone(), wanted, move |line| {
+        if let Some(latch) = line.latch() {
+            let waiters = line.stand.iter().filter(|one| one.part == Part::Wait).count() as u64 + line.beyond;
+            let seen = Inspection { waiters, primitive: Some(LATCH), latch: Some(latch), ..nothing };
+            return Inquiry::Done(Ok(seen));
+        }
         let mut leases: Vec<_> = line.holders().iter().map(|holder| holder.lease).collect();
         leases.sort_unstable();
         leases.dedup();
@@ -122,11 +137,11 @@ fn line(doing: &'static str, name: &str, reply: &Reply, wanted: Wanted) -> Resul
         let Some(part) = Part::of_key(name, key) else { continue };
         let error = |message: String| Err(Error::new(Kind::ForeignLayout, doing, message));
         match (line.stand.first(), wanted) {
-            (Some(first), _) if first.part.primitive() != part.primitive() => continue,
+            (Some(first), _) if first.part.word() != part.word() => continue,
             (None, _) if *lease == 0 => {
                 return error(format!("the key {key} is kept by no lease, as a lock's are: it is something else"));
             }
-            (None, Wanted::One(wanted)) if part.primitive() != wanted => {
+            (None, Wanted::One(wanted)) if part.word() != wanted => {
                 return error(format!("a {} is called so; choose another name", part.word()));
             }
             _ => {}
