@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use lockwright_machines::uri::discreet;
 
 use super::adapter::{LayoutChoice, Store, layout_of};
+use super::nodes;
 use crate::error::Error;
 use crate::guarantee::Guarantees;
 use crate::options::ConnectOptions;
@@ -74,6 +75,17 @@ const OPTIONAL: &[(&str, &str)] = &[("etcd", "etcd"), ("etcds", "etcd")];
 /// # Errors
 /// `invalid_config` for an unknown scheme or option, `unsupported` for a store that is not built (in).
 pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
+    let store = match uri.take_other_nodes() {
+        others if others.is_empty() => open_one(uri)?,
+        others => nodes::open(uri, others, open_one)?,
+    };
+    uri.check_all_read().map_err(|error| discreet(uri, error))?;
+    layout_of(store.layouts(), LayoutChoice::of(&uri.lock))?;
+    Ok(store)
+}
+
+/// That of one address, which is not looked at for options that nobody read.
+fn open_one(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
     let built_in = STORES.iter().find(|(schemes, ..)| schemes.contains(&uri.scheme())).map(|(_, _, open)| *open);
     let outside = || registered().find(|known| known.scheme == uri.scheme()).map(|known| known.open);
     let Some(open) = built_in.or_else(outside) else {
@@ -92,10 +104,7 @@ pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
             None => Error::invalid("connect", format!("there is no store for {scheme}://; there are: {all}")),
         });
     };
-    let store =
-        open(uri).and_then(|store| uri.check_all_read().map(|()| store)).map_err(|error| discreet(uri, error))?;
-    layout_of(store.layouts(), LayoutChoice::of(&uri.lock))?;
-    Ok(store)
+    open(uri).map_err(|error| discreet(uri, error))
 }
 
 /// One of every store. Opening an address sends nothing.
