@@ -66,21 +66,26 @@ impl Uri {
     fn of_nodes<'a>(nodes: impl Iterator<Item = &'a str>, connect: &ConnectOptions) -> Result<Self> {
         let mut all: Vec<(Uri, Vec<(String, String)>)> = Vec::new();
         let mut common: Vec<(String, String)> = Vec::new();
+        let mut twofold: Option<String> = None;
         for text in nodes {
             let (uri, options) = Self::without_options(text, connect.clone())?;
             let (own, shared): (Vec<_>, Vec<_>) =
                 options.into_iter().partition(|(key, _)| OF_A_NODE.contains(&key.as_str()));
             for (key, value) in shared {
                 match common.iter().find(|(known, _)| *known == key) {
-                    Some((_, other)) if *other != value => {
-                        let message = format!("the addresses say two things of {key}, which is the same for all nodes");
-                        return Err(discreet(&uri, Error::invalid("connect", message)));
-                    }
+                    Some((_, other)) if *other != value => twofold = twofold.or(Some(key)),
                     Some(_) => {}
                     None => common.push((key, value)),
                 }
             }
             all.push((uri, own));
+        }
+        // What hides in one of them may be quoted of another.
+        let hides = all.iter().any(|(uri, _)| uri.hides_a_password);
+        all.iter_mut().for_each(|(uri, _)| uri.hides_a_password = hides);
+        if let (Some(key), Some((uri, _))) = (twofold, all.first()) {
+            let message = format!("the addresses say two things of {key}, which is the same for all nodes");
+            return Err(discreet(uri, Error::invalid("connect", message)));
         }
         let mut read = Vec::with_capacity(all.len());
         for (number, (mut uri, own)) in all.into_iter().enumerate() {
