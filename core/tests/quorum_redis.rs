@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use lockwright::guarantee::Requirements;
 use lockwright::lease::ReleaseOutcome;
 use lockwright::options::ConnectOptions;
 use lockwright::{Kind, blocking};
@@ -185,4 +186,34 @@ async fn tasks_and_the_layouts_of_others_lie_on_five_nodes_too() {
     assert!(client.rwlock("rw").write().try_acquire().await.unwrap().is_none());
     assert_eq!(reader.release().await.unwrap(), ReleaseOutcome::Released);
     assert!(client.examine().await.unwrap().iter().any(|finding| finding.check == "quorum"));
+}
+
+#[test]
+fn where_fenced_is_required_tokens_rise_over_different_majorities() {
+    let (five, _) = Five::start();
+    for options in ["", "&layout=string&format=node-redlock"] {
+        let clients = [five.client(options), five.client(options)];
+        for client in &clients {
+            client.require(Requirements { fenced: true, ..Requirements::default() }).unwrap();
+        }
+        let mut last = 0;
+        for round in 0..20 {
+            // Each time other nodes are away, as if they could not be reached.
+            let away = [round % 5, (round + 2) % 5].map(|number| &five.0[number]);
+            let client = five.client(options);
+            client.require(Requirements { fenced: true, ..Requirements::default() }).unwrap();
+            if round % 4 == 0 {
+                away.iter().for_each(|server| server.signal(Signal::STOP));
+            }
+            let guard = client.lock("fenced").acquire().unwrap();
+            away.iter().for_each(|server| server.signal(Signal::CONT));
+            assert!(guard.token().n > last, "{round}: {} after {last}", guard.token().n);
+            last = guard.token().n;
+            assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+            let guard = clients[round % 2].lock("fenced").acquire().unwrap();
+            assert!(guard.token().n > last);
+            last = guard.token().n;
+            assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+        }
+    }
 }

@@ -805,16 +805,11 @@ pub trait Protocol: Send + fmt::Debug {
         None
     }
 
-    /// The request that renews the lease and has later holders get tokens above `tokens`; `None` where the layout
-    /// cannot. It is answered as a renewal is to [`Op::Renew`].
-    fn raise(&self, terms: &Terms, tokens: Tokens) -> Option<Request> {
-        let _ = (terms, tokens);
+    /// The request that has the holder's tokens begin no lower than at `token`, so that those of later holders are
+    /// higher; `None` where the layout cannot. It is answered with 1 if it is the holder, else with 0.
+    fn raise(&self, terms: &Terms, token: u64) -> Option<Request> {
+        let _ = (terms, token);
         None
-    }
-
-    /// Whether it [can](Self::raise).
-    fn raises(&self) -> bool {
-        false
     }
 
     /// What this layout can do; never changes.

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::lease::Inspection;
 use crate::options::AcquireOptions;
-use crate::protocol::{Inquiry, Layout, Protocol};
+use crate::protocol::{AttemptId, Inquiry, Layout, Protocol, Terms};
 use crate::share::{Primitive, Share};
 use crate::span::written;
 
@@ -81,7 +81,8 @@ impl QuorumLayout {
     }
 
     fn can_raise(&self) -> bool {
-        self.one().protocol("".into()).raises()
+        let anybody = Terms::of_secret("".into(), AttemptId(1), Duration::from_secs(1), "".into());
+        self.one().protocol("".into()).raise(&anybody, 1).is_some()
     }
 
     fn each_at(&self, key: &Arc<str>) -> Vec<(&dyn Layout, Arc<str>)> {

@@ -14,7 +14,7 @@ use crate::lease::ReleaseOutcome;
 use crate::protocol::{
     Grant, Input, Intent, Node, Op, Protocol, Push, Reply, Request, Requests, Step, Term, Terms, Traits, Verdict,
 };
-use crate::replies::{nonsense, operation};
+use crate::replies::{nonsense, operation, refusal};
 use crate::span::written;
 use crate::token::Tokens;
 
@@ -255,28 +255,39 @@ impl QuorumMachine {
         self.ask(Op::Acquire, self.held, &Intent::Release { terms, used: 0 })
     }
 
-    /// Has those who granted keep the highest token, so that whoever holds it later has a higher one; it is a renewal,
-    /// from which the lease counts.
+    /// Has those who granted keep the highest token, so that whoever holds it later has a higher one, and renews it
+    /// there: the lease counts from the last write.
     fn fence(&mut self, tokens: Tokens) -> Step {
         let Some(terms) = self.terms.clone() else { return Step::Done(Verdict::Failed(unheard_of(Op::Acquire))) };
+        let renew = Intent::Renew { ttl: terms.ttl, terms };
+        let renewals = match self.ask(Op::Acquire, self.held, &renew) {
+            Step::Ask(renewals) => renewals,
+            other => return other,
+        };
         let mut requests = Requests::new();
-        for node in self.held.each() {
-            match self.each[node].raise(&terms, tokens) {
-                Some(request) => requests.push(request.at(Node(node as u16))),
-                None => {
-                    let message = "this layout cannot write a fencing token back to the nodes; do not require it";
-                    return self.give_back(Verdict::Failed(Error::unsupported("acquire", message)));
-                }
-            }
+        for renewal in renewals {
+            let node = renewal.node().unwrap_or_default();
+            let Some(raise) = self.each[usize::from(node.0)].raise(renew.terms(), tokens.first()) else {
+                let message = "this layout cannot write a fencing token back to the nodes; do not require it";
+                return self.give_back(Verdict::Failed(Error::unsupported("acquire", message)));
+            };
+            requests.extend([raise.at(node), renewal]);
         }
-        self.asked[Op::Acquire as usize] = self.held;
         self.stage = Stage::Fencing(tokens);
         Step::Ask(requests)
     }
 
+    /// The answers to that: a node that kept the token and renewed counts.
     fn fenced(&mut self, replies: &[Reply], tokens: Tokens) -> Step {
-        let said = self.hear(Op::Acquire, Op::Renew, replies);
-        let ballot = self.ballot(Op::Acquire, said);
+        let renewals: Vec<Reply> = replies.iter().skip(1).step_by(2).cloned().collect();
+        let said = self.hear(Op::Acquire, Op::Renew, &renewals).into_iter().zip(replies.iter().step_by(2));
+        let kept = |(said, raised): (Said, &Reply)| match (said, raised) {
+            (said @ Said::Yes(_), Reply::Int(1)) => said,
+            (Said::Yes(_), Reply::Error { code, message }) => Said::Refuses(refusal("acquire", code, message)),
+            (Said::Yes(_), _) => Said::No(Duration::ZERO),
+            (said, _) => said,
+        };
+        let ballot = self.ballot(Op::Acquire, said.map(kept).collect());
         if ballot.yes() >= ballot.need() {
             return granted(Some(tokens));
         }
@@ -339,7 +350,7 @@ fn counted(said: Said, look: &Reply) -> Said {
         (Said::Yes(_) | Said::No(_), Some(Age::OtherTtl(other))) => Said::OtherTtl(other),
         (Said::Yes(_) | Said::No(_), None) => match look {
             Reply::Silent | Reply::Unsent => Said::Down,
-            Reply::Error { code, message } => Said::Refuses(crate::replies::refusal("acquire", code, message)),
+            Reply::Error { code, message } => Said::Refuses(refusal("acquire", code, message)),
             other => Said::Refuses(nonsense("acquire", std::slice::from_ref(other))),
         },
         (said, _) => said,

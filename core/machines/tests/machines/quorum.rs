@@ -8,6 +8,7 @@ use lockwright_machines::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use lockwright_machines::lease::ReleaseOutcome;
 use lockwright_machines::protocol::{Call, Input, Intent, Layout, Step, Verdict};
 use lockwright_machines::quorum::{Leases, Marker, Member, QuorumLayout};
+use lockwright_machines::stores::redis::layouts::native_scripts;
 
 use super::*;
 
@@ -61,13 +62,20 @@ fn guarantees() -> Guarantees {
 }
 
 fn layout(nodes: usize) -> QuorumLayout {
+    layout_that(nodes, false)
+}
+
+fn layout_that(nodes: usize, fences: bool) -> QuorumLayout {
     let member = |number| Member {
         address: format!("node{number}").into(),
-        layout: Arc::new(cell_layout::layout("", guarantees)),
+        layout: match fences {
+            true => Arc::new(native_scripts::layout("")),
+            false => Arc::new(cell_layout::layout("", guarantees)),
+        },
         marker: Marker { call: &MARK, key: "marker".into() },
     };
     let leases = Leases { max_ttl: Duration::from_secs(60), node_timeout: millis(100) };
-    QuorumLayout::new((0..nodes).map(member).collect(), leases, Arc::new(AtomicBool::new(false))).unwrap()
+    QuorumLayout::new((0..nodes).map(member).collect(), leases, Arc::new(AtomicBool::new(fences))).unwrap()
 }
 
 /// The machine of a lock on five nodes.
@@ -217,4 +225,23 @@ fn quorum_what_several_may_hold_is_sound_or_refused() {
     use lockwright_machines::share::Share;
     assert!(layout(3).shared(Share::WRITE).is_some() && layout(3).shared(Share::READ).is_some());
     assert!(layout(3).shared(Share::permits(1, 2, false).unwrap()).is_none());
+}
+
+#[test]
+fn quorum_where_tokens_must_rise_a_majority_keeps_the_highest_before_anybody_is_told() {
+    for (replies, is_granted) in [([1, 1, 1, 1, 1, 1], true), ([1, 1, 0, 1, 1, 1], false), ([1, 1, 1, 0, 1, 1], false)]
+    {
+        let mut machine = layout_that(5, true).protocol("x".into());
+        let says = [Says::Granted(7), Says::Held, Says::Granted(900), Says::Unsent, Says::Granted(80)];
+        let Step::Ask(requests) = tried(&mut *machine, says) else { panic!("the token is written back") };
+        let expected = [0, 2, 4].map(|node| [("raise".to_owned(), node), ("renew".to_owned(), node)]);
+        assert_eq!(asked(&requests), expected.concat());
+        assert!(requests[0].args.contains(&Arg::Text("0000000000000900".into())), "{:?}", requests[0]);
+        let step = machine.step(Input::Reply(Op::Acquire, &replies.map(Reply::Int)));
+        match step {
+            Step::Done(Verdict::Granted(grant)) if is_granted => assert_eq!(grant.tokens.unwrap().first(), 900),
+            Step::Ask(given_back) if !is_granted => assert!(given_back.iter().all(|it| it.call.name == "release")),
+            other => panic!("{replies:?}: {other:?}"),
+        }
+    }
 }

@@ -40,7 +40,7 @@ pub fn by_digest() -> impl Iterator<Item = &'static Call> {
         .chain(shared_scripts::CALLS.by_digest())
         .chain(latch_scripts::CALLS.by_digest())
         .chain(barrier_scripts::CALLS.by_digest())
-        .chain([&redisson::ACQUIRE_FAIR, &marker::MARK]);
+        .chain([&redisson::ACQUIRE_FAIR, &joined::RAISE, &marker::MARK]);
     let own = own.chain(redisson_shared::by_digest());
     all.into_iter().chain(FAMILIES.map(|family| family.calls)).flat_map(Calls::by_digest).chain(own)
 }
