@@ -172,7 +172,7 @@ mod tests {
         says("/tmp/x.db", "did you mean sqlite:///tmp/x.db?");
         says("x.db", "not a URI; write one such as");
         says("redis://h:port", "not a URI (invalid port number)");
-        says("redis://a,b", "a list of addresses (a cluster or a quorum) is not built yet");
+        says("redis://a,b", "a list of hosts in one address (a cluster) is not built yet");
         says("redis://a:1,b:2/0", "is not built yet");
         says("postgres://h/db", "postgres:// is not built yet; there are: memory, sqlite, redis");
         says("redis+sentinel://h", "is not built yet");

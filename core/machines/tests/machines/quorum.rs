@@ -128,14 +128,14 @@ fn done(step: Step) -> Verdict {
 }
 
 #[test]
-fn quorum_a_majority_grants_with_the_highest_token() {
+fn a_majority_grants_with_the_highest_token() {
     let says = [Says::Granted(7), Says::Held, Says::Granted(900), Says::Silent, Says::Granted(80)];
     let Verdict::Granted(grant) = done(tried(&mut *machine(), says)) else { panic!("three of five are enough") };
     assert_eq!((grant.tokens.unwrap().first(), grant.term), (900, lockwright_machines::protocol::Term::FromRequest));
 }
 
 #[test]
-fn quorum_a_minority_is_given_back_before_anything_is_said() {
+fn a_minority_is_given_back_before_anything_is_said() {
     let mut machine = machine();
     let step = tried(&mut *machine, [OLD, Says::Held, OLD, Says::Held, Says::Held]);
     let Verdict::Held { remaining, .. } = given_back(&mut *machine, step, &[0, 2]) else { panic!("others have it") };
@@ -150,7 +150,7 @@ fn quorum_a_minority_is_given_back_before_anything_is_said() {
 }
 
 #[test]
-fn quorum_a_young_node_does_not_count() {
+fn a_young_node_does_not_count() {
     for young in [Says::Young, Says::OtherTtl] {
         let mut machine = machine();
         let step = tried(&mut *machine, [OLD, OLD, young, Says::Unsent, Says::Unsent]);
@@ -170,7 +170,7 @@ fn quorum_a_young_node_does_not_count() {
 }
 
 #[test]
-fn quorum_what_most_nodes_refuse_for_good_is_no_matter_of_a_quorum() {
+fn what_most_nodes_refuse_for_good_is_no_matter_of_a_quorum() {
     let refuse = |says| {
         let mut machine = machine();
         match tried(&mut *machine, says) {
@@ -186,7 +186,7 @@ fn quorum_what_most_nodes_refuse_for_good_is_no_matter_of_a_quorum() {
 }
 
 #[test]
-fn quorum_it_is_held_while_a_majority_renews_and_released_wherever_it_may_be() {
+fn it_is_held_while_a_majority_renews_and_released_wherever_it_may_be() {
     let mut machine = machine();
     let says = [OLD, OLD, OLD, Says::Silent, Says::Unsent];
     assert!(matches!(done(tried(&mut *machine, says)), Verdict::Granted(_)));
@@ -209,7 +209,7 @@ fn quorum_it_is_held_while_a_majority_renews_and_released_wherever_it_may_be() {
 }
 
 #[test]
-fn quorum_no_lease_is_longer_than_a_node_is_left_out() {
+fn no_lease_is_longer_than_a_node_is_left_out() {
     let long = Duration::from_secs(61);
     let mut machine = machine();
     let acquire = Intent::Acquire { terms: Terms { ttl: long, ..terms(1) }, wait: false, prev: None };
@@ -221,14 +221,14 @@ fn quorum_no_lease_is_longer_than_a_node_is_left_out() {
 }
 
 #[test]
-fn quorum_what_several_may_hold_is_sound_or_refused() {
+fn what_several_may_hold_is_sound_or_refused() {
     use lockwright_machines::share::Share;
     assert!(layout(3).shared(Share::WRITE).is_some() && layout(3).shared(Share::READ).is_some());
     assert!(layout(3).shared(Share::permits(1, 2, false).unwrap()).is_none());
 }
 
 #[test]
-fn quorum_where_tokens_must_rise_a_majority_keeps_the_highest_before_anybody_is_told() {
+fn where_tokens_must_rise_a_majority_keeps_the_highest_before_anybody_is_told() {
     for (replies, is_granted) in [([1, 1, 1, 1, 1, 1], true), ([1, 1, 0, 1, 1, 1], false), ([1, 1, 1, 0, 1, 1], false)]
     {
         let mut machine = layout_that(5, true).protocol("x".into());

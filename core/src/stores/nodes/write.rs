@@ -1,8 +1,9 @@
 //! A write to several nodes, each of which is a store: it goes out to all at once, and one that does not answer is no
 //! failure of the others.
+#![cfg_attr(not(feature = "unstable-store"), allow(unreachable_pub))]
 
 use std::future::poll_fn;
-#[cfg(feature = "unstable-store")]
+#[cfg(any(feature = "unstable-store", test))]
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -10,13 +11,13 @@ use crate::error::{Error, Kind};
 use crate::platform::clock;
 use crate::protocol::{Arg, Node, Reply, Request, Requests};
 use crate::stores::{Answered, BoxFuture, Outcome};
-#[cfg(feature = "unstable-store")]
+#[cfg(any(feature = "unstable-store", test))]
 use crate::stores::{Store, not_sent};
 use crate::time::Time;
 
 /// Performs `requests` on `nodes`, each on the one that it [is for](Request::at), or on the first; what
 /// [`Store::call_async`] of a store does that has several.
-#[cfg(feature = "unstable-store")]
+#[cfg(any(feature = "unstable-store", test))]
 pub async fn on_nodes(nodes: &[Arc<dyn Store>], requests: &Requests, limit: Time) -> Answered {
     let parts = parts(requests);
     let answers = all_at_once(&parts, |node, part| match nodes.get(usize::from(node.0)) {
@@ -114,7 +115,7 @@ fn turned_away(error: &Error) -> Reply {
     Reply::Error { code: code.into(), message: error.context().into() }
 }
 
-#[cfg(feature = "unstable-store")]
+#[cfg(any(feature = "unstable-store", test))]
 fn nowhere(node: Node) -> Error {
     Error::new(Kind::Internal, "connect", format!("there is no node {}; please report this", node.0))
 }
