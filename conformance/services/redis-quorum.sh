@@ -16,6 +16,13 @@ on() {
   LOCKWRIGHT_RUN_DIR=$FOLDER/$number LOCKWRIGHT_REDIS_PORT=${PORT:-} "$(dirname "$0")/redis.sh" "$@"
 }
 
+# Nobody held anything on a server that was just made, so it counts at once: its marker is an old one.
+age() {
+  local cli=(redis-cli -s "$FOLDER/$1/redis/socket") run
+  run=$("${cli[@]}" info server | tr -d '\r' | sed -n 's/^run_id://p')
+  "${cli[@]}" set 'lwq:{}' "$run 2000000 $(($(date +%s) - 60))000000" nx >/dev/null
+}
+
 # All of them at once.
 all() {
   local number pids=()
@@ -31,6 +38,7 @@ case ${1:-} in
     mkdir -p "$FOLDER"
     # One after the other: each takes the next port that nobody has.
     for number in "${NODES[@]}"; do PORT=$(free_port $((FIRST + number))) on "$number" start >/dev/null; done
+    for number in "${NODES[@]}"; do age "$number"; done
     ;;
   stop)
     [[ ! -d $FOLDER ]] || all stop

@@ -56,8 +56,8 @@ pub enum Outcome {
     },
     /// It went to several nodes, of which some answered. See [`of`](Self::of).
     Partly {
-        /// One for each request: [`Reply::Silent`] for those whose node did not answer, [`Reply::Unsent`] for those whose
-        /// node was not reached.
+        /// One for each request: [`Reply::Silent`] for those whose node did not answer, [`Reply::Unsent`] for those
+        /// whose node was not reached.
         replies: Vec<Reply>,
         /// Why one of them did not.
         error: Error,
@@ -67,8 +67,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// How a write ended whose requests were answered so, with [`Reply::Silent`] or [`Reply::Unsent`] where there is no answer, for
-    /// that `error`. Where nobody answered it is as if there were one node.
+    /// How a write ended whose requests were answered so, with [`Reply::Silent`] or [`Reply::Unsent`] where there is no
+    /// answer, for that `error`. Where nobody answered it is as if there were one node.
     pub fn of(replies: Vec<Reply>, error: Option<Error>, void_after: Option<Time>) -> Self {
         let is_silent = |reply: &Reply| matches!(reply, Reply::Silent | Reply::Unsent);
         let Some(error) = error.filter(|_| replies.iter().any(is_silent)) else { return Outcome::Replies(replies) };

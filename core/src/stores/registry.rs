@@ -107,9 +107,16 @@ fn open_one(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
     open(uri).map_err(|error| discreet(uri, error))
 }
 
+/// Where a lock lies on several nodes.
+#[cfg(feature = "redis")]
+const QUORUM: &[&str] = &["redis://a redis://b redis://c"];
+#[cfg(not(feature = "redis"))]
+const QUORUM: &[&str] = &[];
+
 /// One of every store. Opening an address sends nothing.
 fn one_of_each() -> impl Iterator<Item = Arc<dyn Store>> {
-    STORES.iter().filter_map(|(_, address, _)| open(&mut Uri::parse(address, ConnectOptions::default()).ok()?).ok())
+    let addresses = STORES.iter().map(|(_, address, _)| *address).chain(QUORUM.iter().copied());
+    addresses.filter_map(|address| open(&mut Uri::parse(address, ConnectOptions::default()).ok()?).ok())
 }
 
 fn format_of(layout: &dyn Layout) -> String {

@@ -534,8 +534,8 @@ fn bare(sql: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Sees that the file has what [`record_rows::SCHEMA`] makes, and nothing else but what nodes of a quorum have: a trigger
-/// of somebody's would be executed by us.
+/// Sees that the file has what [`record_rows::SCHEMA`] makes, and nothing else but what nodes of a quorum have: a
+/// trigger of somebody's would be executed by us.
 fn check_schema(db: &Connection) -> Result<(), Unfit> {
     static OURS: OnceLock<(Vec<Part>, Vec<Part>)> = OnceLock::new();
     let (ours, may_be) = match OURS.get() {
