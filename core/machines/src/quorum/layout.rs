@@ -165,7 +165,7 @@ impl Layout for QuorumLayout {
     /// A reader and a writer cannot both have a majority, since one node would have to grant both. Of a semaphore with
     /// more than one permit, more than there are could have one each.
     fn shared(&self, share: Share) -> Option<Arc<dyn Layout>> {
-        if share.primitive != Primitive::RwLock {
+        if share.primitive != Primitive::RwLock || self.name() != "native" {
             return None;
         }
         let each = self.each.iter().map(|layout| layout.shared(share)).collect::<Option<Vec<_>>>()?;
