@@ -6,7 +6,7 @@ import { OURS, only } from './ours'
 export interface Guarantees {
   readonly store: string
   readonly layout: string
-  /** Until when a holder is the only one: `deadline`, `store failover` or `clock skew`. */
+  /** Until when a holder is the only one: `deadline`, `a step of a node's clock`, `store failover` or `clock skew`. */
   readonly exclusiveUntil: string
   /** Until when fencing tokens rise: `always`, `with the store's clock`, `while the store keeps its data`, `while the process lives` or `none`. */
   readonly token: string

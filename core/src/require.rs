@@ -38,7 +38,13 @@ impl<F: Face> Client<F> {
         } else {
             named.iter().flat_map(lacks).collect()
         };
-        if missing.is_empty() { Ok(()) } else { Err(refused(&locks, &missing).on_store(self.address())) }
+        if !missing.is_empty() {
+            return Err(refused(&locks, &missing).on_store(self.address()));
+        }
+        if wanted.fenced {
+            self.insist_on_tokens();
+        }
+        Ok(())
     }
 }
 
@@ -63,6 +69,11 @@ fn refused(Guarantees { store, layout, .. }: &Guarantees, missing: &[String]) ->
     Error::unsupported("require", message)
 }
 
+/// Whether no failover makes two holders.
+fn is_failover_safe(until: ExclusiveUntil) -> bool {
+    matches!(until, ExclusiveUntil::Deadline | ExclusiveUntil::NodeClock)
+}
+
 /// What of `wanted` is not promised.
 fn lacking(promised: &Guarantees, wanted: Requirements) -> impl Iterator<Item = &'static str> {
     let checks = [
@@ -71,7 +82,7 @@ fn lacking(promised: &Guarantees, wanted: Requirements) -> impl Iterator<Item = 
         (wanted.reentrant && !promised.reentrant, "reentrant"),
         (wanted.shared && !promised.shared, "shared"),
         (wanted.push && !promised.push, "push"),
-        (wanted.failover_safe && promised.exclusive_until != ExclusiveUntil::Deadline, "failover_safe"),
+        (wanted.failover_safe && !is_failover_safe(promised.exclusive_until), "failover_safe"),
     ];
     checks.into_iter().filter(|(lacks, _)| *lacks).map(|(_, what)| what)
 }

@@ -62,7 +62,7 @@ class Guarantees:
     store: str
     layout: str
     exclusive_until: str
-    """Until when a holder is the only one: `deadline`, `store failover` or `clock skew`."""
+    """Until when a holder is the only one: `deadline`, `a step of a node's clock`, `store failover` or `clock skew`."""
     token: str
     """Until when fencing tokens rise: `always`, `with the store's clock`, `while the store keeps its data`, `while the process lives` or `none`."""
     fair: bool

@@ -10,6 +10,9 @@ pub enum ExclusiveUntil {
     /// The same, but two holders are possible when the store fails over to a replica that had not heard of the grant,
     /// is emptied, or has its clock stepped forward.
     StoreFailover,
+    /// Its deadline, whatever crashes, is emptied or fails over; two holders are possible when the clock of a node of a
+    /// quorum is stepped forward.
+    NodeClock,
     /// Only while the clocks of all clients agree.
     ClockSkew,
 }
@@ -88,6 +91,7 @@ impl fmt::Display for ExclusiveUntil {
         f.write_str(match self {
             ExclusiveUntil::Deadline => "deadline",
             ExclusiveUntil::StoreFailover => "store failover",
+            ExclusiveUntil::NodeClock => "a step of a node's clock",
             ExclusiveUntil::ClockSkew => "clock skew",
         })
     }

@@ -18,6 +18,7 @@
 //! * [`lock_cell`] is the reference semantics of our own layout, [`native_machine`] its wire form and machine.
 //!   [`shared_cell`] and [`shared_machine`] are the same for what has several holders (read/write locks, semaphores),
 //!   [`latch_cell`] and [`latch_machine`] for latches, [`barrier_cell`] and [`barrier_machine`] for barriers.
+//! * A [`quorum`] makes of the machine of a layout that of a lock on several nodes.
 //! * The words that they share with whoever uses Lockwright: its [`error`]s, [`options`], [`guarantee`]s, addresses
 //!   ([`uri`]), and what is told of a [`lease`]. `lockwright` has them under the same paths.
 
@@ -35,6 +36,7 @@ pub mod name;
 pub mod options;
 pub mod protocol;
 pub mod queue;
+pub mod quorum;
 pub mod rank;
 mod records;
 pub mod relative;

@@ -258,6 +258,9 @@ pub enum Verdict {
     },
     /// What was pushed cannot be true, or would be dangerous if it were: only the store's own answer is to be believed.
     Implausible,
+    /// It cannot be had of so many nodes as it takes, though they answer: some may not grant anything yet. For as long
+    /// as it is waited for that is no silence.
+    NotYet(Error),
     /// The request arrived after its `not_after` and did nothing.
     Late {
         /// The store's clock, by which the client's idea of it is corrected.
@@ -339,6 +342,8 @@ pub enum Arg {
     Nothing,
     /// The store's time after which the request must do nothing; the driver fills it in at the moment of sending.
     NotAfter,
+    /// Which run of the store answers on the connection it is sent on; nothing where that cannot be told.
+    Run,
     /// The node that it is for, of a store that has several; the last argument, which is not sent.
     Node(Node),
 }
@@ -355,6 +360,7 @@ impl fmt::Debug for Arg {
             Arg::Key(key) => write!(f, "Key({key:?})"),
             Arg::Nothing => f.write_str("Nothing"),
             Arg::NotAfter => f.write_str("NotAfter"),
+            Arg::Run => f.write_str("Run"),
             Arg::Node(Node(number)) => write!(f, "Node({number})"),
         }
     }
@@ -452,6 +458,7 @@ impl fmt::Display for Request {
                 Arg::Text(t) if t.is_empty() => write!(f, " -")?,
                 Arg::Text(t) | Arg::Key(t) => write!(f, " {t}")?,
                 Arg::NotAfter => write!(f, " <not-after>")?,
+                Arg::Run => write!(f, " <run>")?,
                 Arg::Node(Node(number)) => write!(f, " @{number}")?,
             }
         }
@@ -476,6 +483,8 @@ pub enum Reply {
     Error { code: String, message: String },
     /// The node that was asked did not answer, though another one did: whether it did as it was told is not known.
     Silent,
+    /// The node that was asked was not reached, though another one was: it did nothing, and never will.
+    Unsent,
 }
 
 /// What a store pushes to a client.
@@ -795,6 +804,13 @@ pub trait Protocol: Send + fmt::Debug {
     /// not hold the lock), and as a release is to [`Op::Release`].
     fn pass(&self, from: &Terms, to: &Terms) -> Option<Requests> {
         let _ = (from, to);
+        None
+    }
+
+    /// The request that has the holder's tokens begin no lower than at `token`, so that those of later holders are
+    /// higher; `None` where the layout cannot. It is answered with 1 if it is the holder, else with 0.
+    fn raise(&self, terms: &Terms, token: u64) -> Option<Request> {
+        let _ = (terms, token);
         None
     }
 

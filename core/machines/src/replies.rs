@@ -151,6 +151,7 @@ fn shape(replies: &[Reply]) -> String {
         Reply::Shared(reply) => shape(std::slice::from_ref(reply)),
         Reply::Error { code, .. } => format!("an error {code}"),
         Reply::Silent => "no answer".to_owned(),
+        Reply::Unsent => "nobody asked".to_owned(),
     };
     // More of it is not shown.
     format!("[{}]", replies.iter().take(100).map(one).collect::<Vec<_>>().join(", "))

@@ -22,6 +22,7 @@
 //!   Asking      Push: granted, is due            Held        Send(renew)
 //!   Asking      Push: granted, half over         Confirming  Send(renew)
 //!   Asking      Push: granted, over, a second    Asking      Send(acquire)                once the one under way is answered
+//!   Asking      Reply: not yet                   Asking      -                            asks again by timer, without a limit
 //!   Asking      Tick: after a pause              Asking      Send(acquire)                same attempt
 //!   Asking      Tick: store silent too long      Ended       Failed                       after store_timeout
 //!   Asking      Tick: the same, asked before     Undoing     Failed, Send(undo)
@@ -563,6 +564,8 @@ impl Session {
                 if let Some(until) = void_after {
                     self.in_doubt(id.op, until);
                 }
+                // What a silent node did not give back is undone.
+                self.asked.touched |= id.op == Op::Release;
                 self.replied(now, id.op, sent, replies);
             }
         }
@@ -630,7 +633,7 @@ impl Session {
     }
 
     fn silent_until(&self) -> Option<Time> {
-        self.asked.silent_since.map(|since| since.after(self.store_timeout))
+        self.asked.silent_since.filter(|_| !self.asked.not_yet).map(|since| since.after(self.store_timeout))
     }
 
     fn is_silent_too_long(&self, now: Time) -> bool {
@@ -853,7 +856,7 @@ fn silent_store() -> Error {
 
 /// Whether asking again later may help.
 fn may_pass(error: &Error) -> bool {
-    matches!(error.kind(), Kind::Unavailable | Kind::Internal | Kind::Cancelled)
+    matches!(error.kind(), Kind::Unavailable | Kind::Quorum | Kind::Internal | Kind::Cancelled)
 }
 
 /// When a renewal is due `interval` after `from`. Locks taken one after another renew together: due times fall on

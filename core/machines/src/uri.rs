@@ -26,6 +26,8 @@ pub struct Uri {
     pub connect: ConnectOptions,
     /// The hosts behind the first one, each with its port where it has one; unread yet.
     more_hosts: Vec<String>,
+    /// The other nodes of a quorum; unread yet.
+    other_nodes: Vec<Uri>,
     /// Options that concern only this store, unread yet.
     pub rest: Vec<(String, String)>,
     /// Which those are that the store has asked for.
@@ -48,9 +50,58 @@ impl Uri {
     /// # Errors
     /// `invalid_config` that says which part is wrong, without showing a password.
     pub fn parse(text: &str, connect: ConnectOptions) -> Result<Self> {
-        if text.split_whitespace().count() > 1 {
-            return Err(several());
+        let mut nodes = text.split_whitespace();
+        match (nodes.next(), nodes.next()) {
+            (Some(_), Some(_)) => Self::of_nodes(text.split_whitespace(), &connect),
+            _ => {
+                let (mut uri, options) = Self::without_options(text, connect)?;
+                uri.take_options(options).map_err(|error| discreet(&uri, error))?;
+                Ok(uri)
+            }
         }
+    }
+
+    /// Several addresses, each of a node of a quorum: the first, which has the [others](Self::take_other_nodes). What
+    /// an address says of its own node is how that is reached; everything else holds for all, wherever it stands.
+    fn of_nodes<'a>(nodes: impl Iterator<Item = &'a str>, connect: &ConnectOptions) -> Result<Self> {
+        let mut all: Vec<(Uri, Vec<(String, String)>)> = Vec::new();
+        let mut common: Vec<(String, String)> = Vec::new();
+        let mut twofold: Option<String> = None;
+        for text in nodes {
+            let (uri, options) = Self::without_options(text, connect.clone())?;
+            let (own, shared): (Vec<_>, Vec<_>) =
+                options.into_iter().partition(|(key, _)| OF_A_NODE.contains(&key.as_str()));
+            for (key, value) in shared {
+                match common.iter().find(|(known, _)| *known == key) {
+                    Some((_, other)) if *other != value => twofold = twofold.or(Some(key)),
+                    Some(_) => {}
+                    None => common.push((key, value)),
+                }
+            }
+            all.push((uri, own));
+        }
+        // What hides in one of them may be quoted of another.
+        let hides = all.iter().any(|(uri, _)| uri.hides_a_password);
+        all.iter_mut().for_each(|(uri, _)| uri.hides_a_password = hides);
+        if let (Some(key), Some((uri, _))) = (twofold, all.first()) {
+            let message = format!("the addresses say two things of {key}, which is the same for all nodes");
+            return Err(discreet(uri, Error::invalid("connect", message)));
+        }
+        let mut read = Vec::with_capacity(all.len());
+        for (number, (mut uri, own)) in all.into_iter().enumerate() {
+            let known = |(key, _): &&(String, String)| number == 0 || OPTIONS.contains(&key.as_str());
+            let options = own.into_iter().chain(common.iter().filter(known).cloned()).collect();
+            uri.take_options(options).map_err(|error| discreet(&uri, error))?;
+            read.push(uri);
+        }
+        let others = read.split_off(1);
+        let Some(mut first) = read.pop() else { return Err(Error::invalid("connect", no_uri("", None))) };
+        first.other_nodes = others;
+        Ok(first)
+    }
+
+    /// The address alone, and the options that rode in it.
+    fn without_options(text: &str, connect: ConnectOptions) -> Result<(Self, Vec<(String, String)>)> {
         let hosts = hosts(text);
         let mut each = text[hosts.clone()].split(',');
         let first = each.next().unwrap_or_default();
@@ -65,13 +116,12 @@ impl Uri {
         }
         let hides_a_password = behind_the_host(text).contains('@');
         let (lock, rest, own) = (AcquireOptions::default(), Vec::new(), Vec::new());
-        let mut uri = Uri { lock, connect, more_hosts, rest, own, hides_a_password, url };
-        uri.take_options().map_err(|error| discreet(&uri, error))?;
-        Ok(uri)
+        let options = url.query_pairs().map(|(k, v)| (k.into_owned(), v.into_owned())).collect();
+        let uri = Uri { lock, connect, more_hosts, other_nodes: Vec::new(), rest, own, hides_a_password, url };
+        Ok((uri, options))
     }
 
-    fn take_options(&mut self) -> Result<()> {
-        let options: Vec<_> = self.url.query_pairs().map(|(k, v)| (k.into_owned(), v.into_owned())).collect();
+    fn take_options(&mut self, options: Vec<(String, String)>) -> Result<()> {
         for (key, value) in options {
             self.take(key, value)?;
         }
@@ -93,12 +143,19 @@ impl Uri {
     pub fn redacted(&self) -> String {
         let port = self.url.port().map(|port| format!(":{port}")).unwrap_or_default();
         let more: String = self.more_hosts.iter().map(|host| format!(",{host}")).collect();
-        format!("{}://{}{port}{more}{}", self.url.scheme(), self.url.host_str().unwrap_or_default(), self.url.path())
+        let nodes: String = self.other_nodes.iter().map(|node| format!(" {}", node.redacted())).collect();
+        let (scheme, host) = (self.url.scheme(), self.url.host_str().unwrap_or_default());
+        format!("{scheme}://{host}{port}{more}{}{nodes}", self.url.path())
     }
 
     /// Takes the hosts behind the first one, each with its port where it has one.
     pub fn take_more_hosts(&mut self) -> Vec<String> {
         std::mem::take(&mut self.more_hosts)
+    }
+
+    /// Takes the addresses of the other nodes of a quorum, whose first node this one names.
+    pub fn take_other_nodes(&mut self) -> Vec<Uri> {
+        std::mem::take(&mut self.other_nodes)
     }
 
     /// Takes the store's own option `key` out of those not read yet.
@@ -194,6 +251,9 @@ pub const OPTIONS: [&str; 18] = [
     "key",
 ];
 
+/// What an address of a quorum says of its own node; anything else holds for all.
+const OF_A_NODE: [&str; 5] = ["prefix", "db", "ca", "cert", "key"];
+
 /// Whether a word is another one with a letter too many, too few, wrong, or two of them swapped.
 fn is_nearly(word: &str, other: &str) -> bool {
     let (word, other): (Vec<char>, Vec<char>) = (word.chars().collect(), other.chars().collect());
@@ -211,7 +271,9 @@ fn is_nearly(word: &str, other: &str) -> bool {
 }
 
 fn several() -> Error {
-    Error::unsupported("connect", "a list of addresses (a cluster or a quorum) is not built yet; give one")
+    let message = "a list of hosts in one address (a cluster) is not built yet; the nodes of a quorum are addresses with a \
+                   space between them, redis://a redis://b redis://c";
+    Error::unsupported("connect", message)
 }
 
 /// Where an address names its host or hosts.
@@ -369,9 +431,22 @@ mod tests {
         ] {
             assert_eq!(parse(text).unwrap_err().kind(), Kind::InvalidConfig, "{text:?}");
         }
-        for text in ["redis://a redis://b", "redis://h?keep=true"] {
-            assert_eq!(parse(text).unwrap_err().kind(), Kind::Unsupported, "{text:?}");
+        assert_eq!(parse("redis://h?keep=true").unwrap_err().kind(), Kind::Unsupported);
+    }
+
+    #[test]
+    fn several_addresses_are_the_nodes_of_a_quorum() {
+        let mut uri = parse("redis://u:p@a?db=1&ttl=5s  redis://b?prefix=x: redis://c:1?ttl=5s&max_ttl=9s").unwrap();
+        assert_eq!(uri.redacted(), "redis://a redis://b redis://c:1");
+        assert_eq!((uri.lock.ttl, uri.take_rest("max_ttl")), (Duration::from_secs(5), Some("9s".into())));
+        let others = uri.take_other_nodes();
+        assert_eq!(others.iter().map(|node| &*node.connect.prefix).collect::<Vec<_>>(), ["x:", ""]);
+        assert!(others.iter().all(|node| node.lock.ttl == uri.lock.ttl && node.rest.is_empty()));
+        for text in ["redis://a?ttl=5s redis://b?ttl=6s", "redis://a b", "redis://a redis://b?ttl=soon"] {
+            assert_eq!(parse(text).unwrap_err().kind(), Kind::InvalidConfig, "{text:?}");
         }
+        let hidden = parse("redis://u:hunter2@a redis://u:1/hunter2@b?ttl=hunter2").unwrap_err();
+        assert!(!hidden.to_string().contains("hunter2"), "{hidden}");
     }
 
     #[test]

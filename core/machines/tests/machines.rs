@@ -24,6 +24,8 @@ mod passing;
 mod plain;
 #[allow(unreachable_pub, dead_code, reason = "shared with others, and this uses its part")]
 mod process;
+#[path = "machines/quorum.rs"]
+mod quorum;
 #[path = "machines/shared.rs"]
 mod shared;
 #[path = "machines/tasks.rs"]

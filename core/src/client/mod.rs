@@ -169,6 +169,11 @@ impl<F: Face> Client<F> {
         stores::layout_of(self.inner.store.layouts(), LayoutChoice::of(&self.inner.uri.lock))
     }
 
+    /// Locks made from now on have tokens that rise over all holders, whatever that costs.
+    pub(crate) fn insist_on_tokens(&self) {
+        self.inner.store.insist_on_tokens();
+    }
+
     pub(crate) fn promises(&self, layout: &dyn Layout) -> Guarantees {
         let engine = self.inner.engines.current().and_then(|made| (**made).as_ref().ok());
         engine.map_or_else(|| layout.guarantees(), |engine| engine.still_promised(layout))

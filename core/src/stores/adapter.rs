@@ -8,6 +8,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
+use lockwright_machines::quorum::Marker;
 use tokio::sync::Notify;
 
 use crate::error::Error;
@@ -24,6 +25,9 @@ pub(crate) const BATCH: usize = 512;
 
 /// Something to be awaited on any thread.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A call that was begun: its answer.
+pub type Begun<'a> = Box<dyn FnOnce() -> Answered + 'a>;
 
 /// What became of one write.
 #[derive(Debug)]
@@ -52,7 +56,8 @@ pub enum Outcome {
     },
     /// It went to several nodes, of which some answered. See [`of`](Self::of).
     Partly {
-        /// One for each request: [`Reply::Silent`] for those whose node did not answer.
+        /// One for each request: [`Reply::Silent`] for those whose node did not answer, [`Reply::Unsent`] for those
+        /// whose node was not reached.
         replies: Vec<Reply>,
         /// Why one of them did not.
         error: Error,
@@ -62,10 +67,10 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// How a write ended whose requests were answered so, with [`Reply::Silent`] where there is no answer, for that
-    /// `error`. Where nobody answered it is as if there were one node.
+    /// How a write ended whose requests were answered so, with [`Reply::Silent`] or [`Reply::Unsent`] where there is no
+    /// answer, for that `error`. Where nobody answered it is as if there were one node.
     pub fn of(replies: Vec<Reply>, error: Option<Error>, void_after: Option<Time>) -> Self {
-        let is_silent = |reply: &Reply| *reply == Reply::Silent;
+        let is_silent = |reply: &Reply| matches!(reply, Reply::Silent | Reply::Unsent);
         let Some(error) = error.filter(|_| replies.iter().any(is_silent)) else { return Outcome::Replies(replies) };
         match void_after {
             _ if !replies.iter().all(is_silent) => Outcome::Partly { replies, error, void_after },
@@ -183,6 +188,21 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         let answered = runtime::block_on(self.call_async(requests, limit));
         answered.unwrap_or_else(not_sent)
     }
+
+    /// Begins a [`call`](Self::call): what can be sent at once is sent, and the rest is done when the answer is asked
+    /// for. Whoever asks several stores begins with all of them.
+    fn begin<'a>(&'a self, requests: &'a Requests, limit: Time) -> Begun<'a> {
+        Box::new(move || self.call(requests, limit))
+    }
+
+    /// By which it says how long it has had what it keeps, where it may be a node of a quorum.
+    fn marker(&self) -> Option<Marker> {
+        None
+    }
+
+    /// Somebody insists on tokens that rise over all holders, which costs a quorum another round; to be called before
+    /// locks are made.
+    fn insist_on_tokens(&self) {}
 
     /// The same, from the background runtime, for very many requests of one [`Call`](crate::protocol::Call) that says
     /// that they may travel together: in as many parts as is good for whoever else uses the store. One result for all.

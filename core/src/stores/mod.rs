@@ -21,7 +21,6 @@ mod adapter;
 mod address;
 #[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod login;
-#[cfg(any(feature = "unstable-store", test))]
 mod nodes;
 #[cfg(any(feature = "redis", feature = "zookeeper"))]
 mod pipe;
@@ -32,9 +31,9 @@ mod registry;
 mod tls;
 
 #[cfg(not(feature = "unstable-store"))]
-pub(crate) use adapter::{Answered, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work};
+pub(crate) use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work};
 #[cfg(feature = "unstable-store")]
-pub use adapter::{Answered, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work, now};
+pub use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work, now};
 pub(crate) use adapter::{BATCH, Closing, LayoutChoice, layout_of, not_sent};
 #[cfg(feature = "unstable-store")]
 pub use nodes::on_nodes;

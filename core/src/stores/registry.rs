@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use lockwright_machines::uri::discreet;
 
 use super::adapter::{LayoutChoice, Store, layout_of};
+use super::nodes;
 use crate::error::Error;
 use crate::guarantee::Guarantees;
 use crate::options::ConnectOptions;
@@ -74,6 +75,17 @@ const OPTIONAL: &[(&str, &str)] = &[("etcd", "etcd"), ("etcds", "etcd")];
 /// # Errors
 /// `invalid_config` for an unknown scheme or option, `unsupported` for a store that is not built (in).
 pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
+    let store = match uri.take_other_nodes() {
+        others if others.is_empty() => open_one(uri)?,
+        others => nodes::open(uri, others, open_one)?,
+    };
+    uri.check_all_read().map_err(|error| discreet(uri, error))?;
+    layout_of(store.layouts(), LayoutChoice::of(&uri.lock))?;
+    Ok(store)
+}
+
+/// That of one address, which is not looked at for options that nobody read.
+fn open_one(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
     let built_in = STORES.iter().find(|(schemes, ..)| schemes.contains(&uri.scheme())).map(|(_, _, open)| *open);
     let outside = || registered().find(|known| known.scheme == uri.scheme()).map(|known| known.open);
     let Some(open) = built_in.or_else(outside) else {
@@ -92,15 +104,19 @@ pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
             None => Error::invalid("connect", format!("there is no store for {scheme}://; there are: {all}")),
         });
     };
-    let store =
-        open(uri).and_then(|store| uri.check_all_read().map(|()| store)).map_err(|error| discreet(uri, error))?;
-    layout_of(store.layouts(), LayoutChoice::of(&uri.lock))?;
-    Ok(store)
+    open(uri).map_err(|error| discreet(uri, error))
 }
+
+/// Where a lock lies on several nodes.
+#[cfg(feature = "redis")]
+const QUORUM: &[&str] = &["redis://a redis://b redis://c"];
+#[cfg(not(feature = "redis"))]
+const QUORUM: &[&str] = &[];
 
 /// One of every store. Opening an address sends nothing.
 fn one_of_each() -> impl Iterator<Item = Arc<dyn Store>> {
-    STORES.iter().filter_map(|(_, address, _)| open(&mut Uri::parse(address, ConnectOptions::default()).ok()?).ok())
+    let addresses = STORES.iter().map(|(_, address, _)| *address).chain(QUORUM.iter().copied());
+    addresses.filter_map(|address| open(&mut Uri::parse(address, ConnectOptions::default()).ok()?).ok())
 }
 
 fn format_of(layout: &dyn Layout) -> String {
@@ -163,7 +179,7 @@ mod tests {
         says("/tmp/x.db", "did you mean sqlite:///tmp/x.db?");
         says("x.db", "not a URI; write one such as");
         says("redis://h:port", "not a URI (invalid port number)");
-        says("redis://a,b", "a list of addresses (a cluster or a quorum) is not built yet");
+        says("redis://a,b", "a list of hosts in one address (a cluster) is not built yet");
         says("redis://a:1,b:2/0", "is not built yet");
         says("postgres://h/db", "postgres:// is not built yet; there are: memory, sqlite, redis");
         says("redis+sentinel://h", "is not built yet");

@@ -100,6 +100,8 @@ const fn call(name: &'static str, batch: bool) -> Call {
 pub struct OwnCalls {
     /// Give the lock from one attempt to another.
     pub pass: Call,
+    /// Have a holder's tokens begin higher, where locks of the store may lie on several nodes.
+    pub raise: Option<Call>,
     /// Try several locks at once. Where a request costs no round trip there is no need for it.
     pub together: Option<Call>,
 }
@@ -107,12 +109,12 @@ pub struct OwnCalls {
 impl OwnCalls {
     /// All of them: a store may be asked for each by a digest.
     pub fn by_digest(&self) -> impl Iterator<Item = &Call> {
-        std::iter::once(&self.pass).chain(&self.together)
+        std::iter::once(&self.pass).chain(&self.raise).chain(&self.together)
     }
 
     /// Those of a store that runs [`crate::lock_cell`].
     pub const fn of_cell() -> Self {
-        OwnCalls { pass: call("pass", false), together: None }
+        OwnCalls { pass: call("pass", false), raise: None, together: None }
     }
 }
 
@@ -338,6 +340,11 @@ impl Protocol for NativeMachine {
         let not_after = if heir.is_secret() { Arg::Int(i64::MAX) } else { Arg::NotAfter };
         let args = [heir.text().into(), from.text().into(), micros(to.ttl), not_after, to.card.clone().into()];
         Some(Requests::from_iter([self.request(&self.own?.pass, args)]))
+    }
+
+    fn raise(&self, terms: &Terms, token: u64) -> Option<Request> {
+        let call = self.own?.raise.as_ref()?;
+        Some(self.request(call, [claimant_arg(terms), Arg::Text(format!("{token:016}").into())]))
     }
 
     fn traits(&self) -> Traits {

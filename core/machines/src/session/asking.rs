@@ -104,7 +104,7 @@ impl Session {
 
     pub(super) fn acquire_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
         let is_said = match verdict {
-            Verdict::Failed(_) | Verdict::Late { .. } => false,
+            Verdict::Failed(_) | Verdict::NotYet(_) | Verdict::Late { .. } => false,
             Verdict::Granted(_) => !self.has_no_life(now),
             _ => true,
         };
@@ -112,6 +112,7 @@ impl Session {
             self.asked.silent_since = None;
             self.asked.trouble = None;
         }
+        self.asked.not_yet = matches!(verdict, Verdict::NotYet(_));
         match verdict {
             Verdict::Granted(Grant { term: Term::Pushed(at), .. }) if !self.is_plausible(now, at) => self.ask(now),
             Verdict::Granted(grant) => self.granted(now, sent, grant),
@@ -129,7 +130,12 @@ impl Session {
                 }
                 self.ask(now);
             }
-            Verdict::Failed(error) => {
+            // Whoever only tries is told why at once.
+            Verdict::NotYet(error) | Verdict::Failed(error) if error.kind() == Kind::Quorum && !self.waits => {
+                self.asked.touched = true;
+                self.fail(now, error);
+            }
+            Verdict::NotYet(error) | Verdict::Failed(error) => {
                 self.asked.touched = true;
                 self.unanswered(now, Op::Acquire, error);
             }

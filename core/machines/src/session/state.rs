@@ -98,6 +98,8 @@ pub(super) struct Asked {
     pub(super) placed: bool,
     /// Since when the store has been owing an answer to the phase's conversation.
     pub(super) silent_since: Option<Time>,
+    /// The nodes that it was asked of answer, and will grant it in a while.
+    pub(super) not_yet: bool,
     /// Why the acquire that is asked again was not answered, or the last renewal of what is held not done.
     pub(super) trouble: Option<Error>,
     /// How often the present thing was retried in a row.
@@ -126,6 +128,7 @@ impl Asked {
         touched: false,
         placed: false,
         silent_since: None,
+        not_yet: false,
         trouble: None,
         retries: 0,
         wake: None,

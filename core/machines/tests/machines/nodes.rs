@@ -120,7 +120,12 @@ fn rule_4_what_was_not_sent_to_one_node_is_not_in_doubt() {
     assert!(held.session.is_certain(at(1)));
     held.tell(2, Event::Release { used: 0 });
     held.answered(3, [YES, Reply::Silent, YES], Some(500));
-    assert_eq!(held.said, ["Granted { tokens: None }", "Released(Released)", "Ended"]);
+    assert_eq!(
+        (&*held.said, held.op()),
+        (&["Granted { tokens: None }", "Released(Released)"].map(str::to_owned)[..], Op::Undo)
+    );
+    held.answered(4, [YES, YES, YES], None);
+    assert_eq!(held.said.last().map(String::as_str), Some("Ended"), "the second gave it back, too");
 }
 
 #[test]

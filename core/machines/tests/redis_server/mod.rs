@@ -82,7 +82,7 @@ impl Server {
                 Arg::Key(_) => continue,
                 Arg::Int(number) => command.arg(*number),
                 Arg::Text(text) => command.arg(&**text),
-                Arg::Nothing | Arg::Node(_) => command.arg(""),
+                Arg::Nothing | Arg::Run | Arg::Node(_) => command.arg(""),
                 Arg::NotAfter => command.arg(i64::MAX),
             };
         }
@@ -103,7 +103,7 @@ impl Server {
                 Arg::Int(number) => command.arg(*number),
                 Arg::Text(text) => command.arg(&**text),
                 Arg::NotAfter => command.arg(i64::MAX),
-                Arg::Key(_) | Arg::Nothing | Arg::Node(_) => command.arg(""),
+                Arg::Key(_) | Arg::Nothing | Arg::Run | Arg::Node(_) => command.arg(""),
             };
         }
         match self.run(&command) {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use lockwright_machines::quorum::Marker;
 use lockwright_machines::store_clock::StoreClock;
 use redis::Value;
 use tokio::time::timeout;
@@ -29,13 +30,15 @@ use crate::platform::stream::{Home, HomeId};
 use crate::platform::{clock, fence};
 use crate::protocol::{Call, Channel, Inquiry, Layout, Reply, Request, Requests};
 use crate::session::{Inbox, margin};
-use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic};
+use crate::stores::{Answered, Begun, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic};
 use crate::time::{StoreTime, Time};
 
 /// A connection idle for longer is looked at before it is used: servers and middle boxes end idle ones.
 const TRUSTED: Duration = Duration::from_secs(1);
 /// A connection idle for longer is closed.
 const IDLE: Duration = Duration::from_secs(60);
+/// An answer that has come is read within this, however long others took that were read first.
+const HAS_COME: Duration = Duration::from_millis(2);
 /// How many idle connections are kept.
 const KEPT: usize = 64;
 
@@ -82,6 +85,20 @@ struct Met {
     /// That it may drop locks was told.
     evicts: bool,
     sinks: Vec<Weak<dyn Sink>>,
+}
+
+/// What was sent and is not answered yet.
+struct Sent<'a> {
+    exchange: Exchange<'a>,
+    not_after: StoreTime,
+    asks_time: bool,
+    asks_commands: bool,
+}
+
+/// What was sent, when, and on which connection; or why not.
+struct Departure<'a> {
+    at: Time,
+    sent: Exchanged<(Box<Connection>, Sent<'a>)>,
 }
 
 type Exchanged<T = Vec<Reply>> = std::result::Result<T, Failed>;
@@ -170,8 +187,14 @@ impl Redis {
         drop(closed);
     }
 
-    /// What `requests` are answered on `connection`, after they are sent at `sent`.
-    fn exchange(&self, connection: &mut Connection, requests: &[Request], sent: Time, limit: Time) -> Exchanged {
+    /// Sends `requests` on `connection` at `sent`.
+    fn send<'a>(
+        &self,
+        connection: &mut Connection,
+        requests: &'a [Request],
+        sent: Time,
+        limit: Time,
+    ) -> Exchanged<Sent<'a>> {
         let patience = self.config.response_timeout.min(limit.since(sent));
         if patience.is_zero() {
             return Err(Failed::Unsent(self.unreached()));
@@ -183,7 +206,7 @@ impl Redis {
         if asks_time {
             connection.out.command(&["TIME"]);
         }
-        let mut exchange = Exchange::new(requests, &connection.known);
+        let exchange = Exchange::new(requests, &connection.known);
         let asks_commands = connection.known.asks(requests);
         if asks_commands {
             shortcut::ask(&mut connection.out);
@@ -193,6 +216,12 @@ impl Redis {
             true => Failed::Unsent(unreachable(&self.config, unsent.error)),
             false => Failed::Unanswered(connection.lost(unsent.error)),
         })?;
+        Ok(Sent { exchange, not_after, asks_time, asks_commands })
+    }
+
+    /// What was sent on `connection` is answered.
+    fn receive(&self, connection: &mut Connection, sent: Sent<'_>) -> Exchanged {
+        let Sent { mut exchange, not_after, asks_time, asks_commands } = sent;
         if asks_time {
             self.learn_from(&receive(connection)?);
         }
@@ -210,6 +239,48 @@ impl Redis {
             exchange.write(&self.scripts, not_after, &mut connection.out);
             connection.send().map_err(|unsent| Failed::Unanswered(connection.lost(unsent.error)))?;
         }
+    }
+
+    /// Sends `requests` on an idle connection that is good, else on a new one.
+    fn send_somewhere<'a>(&self, requests: &'a [Request], limit: Time) -> Departure<'a> {
+        loop {
+            let now = clock::now();
+            let idle = self.idle(now);
+            let is_new = idle.is_none();
+            let (mut connection, at) = match idle.map_or_else(|| self.dial(limit), Ok) {
+                Ok(connection) => (connection, if is_new { clock::now() } else { now }),
+                Err(error) => return Departure { at: now, sent: Err(Failed::Unsent(error)) },
+            };
+            match self.send(&mut connection, requests, at, limit) {
+                Ok(sent) => return Departure { at, sent: Ok((connection, sent)) },
+                Err(failed) => {
+                    // The others are no better: the server restarted, or the way to it is gone.
+                    locked(&self.pool).clear();
+                    if is_new || !matches!(failed, Failed::Unsent(_)) {
+                        return Departure { at, sent: Err(failed) };
+                    }
+                }
+            }
+        }
+    }
+
+    /// The answer to what was sent; by `deadline`, where that is not over yet.
+    fn arrive(&self, Departure { at, sent }: Departure<'_>, deadline: Option<Time>) -> Answered {
+        let (mut connection, sent) = match sent {
+            Ok(sent) => sent,
+            Err(failed) => return self.answered(at, Err(failed)),
+        };
+        if let Some(deadline) = deadline {
+            let now = clock::now();
+            let patience = deadline.since(now).max(HAS_COME);
+            connection.expect(now.after(patience), patience);
+        }
+        let result = self.receive(&mut connection, sent);
+        match &result {
+            Ok(_) => self.keep(connection, at),
+            Err(_) => locked(&self.pool).clear(),
+        }
+        self.answered(at, result)
     }
 
     fn learn_from(&self, answer: &Value) {
@@ -375,24 +446,17 @@ impl Store for Redis {
     }
 
     fn call(&self, requests: &Requests, limit: Time) -> Answered {
-        loop {
-            let now = clock::now();
-            let idle = self.idle(now);
-            let is_new = idle.is_none();
-            let (mut connection, sent) = match idle.map_or_else(|| self.dial(limit), Ok) {
-                Ok(connection) => (connection, if is_new { clock::now() } else { now }),
-                Err(error) => return self.answered(now, Err(Failed::Unsent(error))),
-            };
-            let result = self.exchange(&mut connection, requests, sent, limit);
-            match &result {
-                Ok(_) => self.keep(connection, sent),
-                // The others are no better: the server restarted, or the way to it is gone.
-                Err(_) => locked(&self.pool).clear(),
-            }
-            if is_new || !matches!(result, Err(Failed::Unsent(_))) {
-                return self.answered(sent, result);
-            }
-        }
+        self.arrive(self.send_somewhere(requests, limit), None)
+    }
+
+    fn begin<'a>(&'a self, requests: &'a Requests, limit: Time) -> Begun<'a> {
+        let departure = self.send_somewhere(requests, limit);
+        let deadline = departure.at.after(self.config.response_timeout).min(limit);
+        Box::new(move || self.arrive(departure, Some(deadline)))
+    }
+
+    fn marker(&self) -> Option<Marker> {
+        Some(layouts::marker::marker(&self.config.prefix))
     }
 
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {

@@ -1,11 +1,13 @@
 //! The commands by which the requests of one write are asked, some of them more than once: the same for blocking and
 //! async callers, who do the sending.
 
+use std::sync::Arc;
+
 use redis::Value;
 use smallvec::SmallVec;
 
 use super::shortcut::{self, Shortcut, ShortcutProbe};
-use super::wire::{NO_REPLY, Scripts, groups, is_unknown_script, replies};
+use super::wire::{Commands, Given, NO_REPLY, Scripts, groups, is_unknown_script, replies};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{Reply, Request};
 use crate::time::StoreTime;
@@ -13,6 +15,8 @@ use crate::time::StoreTime;
 /// See the [module](self).
 pub(super) struct Exchange<'a> {
     asked: SmallVec<[Asked<'a>; 1]>,
+    /// The run of the server.
+    run: Option<Arc<str>>,
 }
 
 /// The requests that travel in one command.
@@ -27,6 +31,8 @@ struct Asked<'a> {
 enum Form {
     /// As the server's own command.
     Shortcut(Shortcut),
+    /// As a look whether a marker is still there.
+    Marker,
     /// As a script that the server may know.
     Digest,
     /// As a script in full.
@@ -37,6 +43,9 @@ impl Form {
     fn of(group: &[Request], known: &ShortcutProbe) -> Self {
         match (known.has, group) {
             (Some(shortcut), [request]) if shortcut::is_for(request) => Form::Shortcut(shortcut),
+            (_, [request]) if shortcut::looks_at_marker(request) && known.marker(&request.key).is_some() => {
+                Form::Marker
+            }
             _ => Form::Digest,
         }
     }
@@ -45,6 +54,7 @@ impl Form {
     fn after(self, answer: &Value) -> Option<Self> {
         match self {
             Form::Shortcut(_) if *answer != Value::Int(1) => Some(Form::Digest),
+            Form::Marker => Some(Form::Digest),
             Form::Digest if is_unknown_script(answer) => Some(Form::Whole),
             _ => None,
         }
@@ -54,7 +64,7 @@ impl Form {
 impl<'a> Exchange<'a> {
     pub(super) fn new(requests: &'a [Request], known: &ShortcutProbe) -> Self {
         let asked = |group| Asked { group, form: Form::of(group, known), answer: None };
-        Exchange { asked: groups(requests).into_iter().map(asked).collect() }
+        Exchange { asked: groups(requests).into_iter().map(asked).collect(), run: known.run.clone() }
     }
 
     /// How many commands are to be sent now.
@@ -67,7 +77,11 @@ impl<'a> Exchange<'a> {
         for asked in self.asked.iter().filter(|asked| asked.answer.is_none()) {
             match (asked.form, asked.group) {
                 (Form::Shortcut(shortcut), [request]) => shortcut.write(out, request),
-                (form, group) => scripts.write(out, group, not_after, matches!(form, Form::Whole)),
+                (Form::Marker, [request]) => out.command(&["GET", &request.key]),
+                (form, group) => {
+                    let given = Given { not_after, run: self.run.as_deref().unwrap_or_default() };
+                    scripts.write(out, group, given, matches!(form, Form::Whole));
+                }
             }
         }
     }
@@ -83,9 +97,16 @@ impl<'a> Exchange<'a> {
             if matches!(asked.form, Form::Shortcut(_)) {
                 known.hear(&answer);
             }
+            let look = asked.group.first().filter(|request| shortcut::looks_at_marker(request));
+            let is_there = |look: &Request| is_marker(&answer, known.marker(&look.key));
             match asked.form.after(&answer) {
-                Some(form) => asked.form = form,
-                None => asked.answer = Some(answer),
+                Some(form) if !(matches!(asked.form, Form::Marker) && look.is_some_and(is_there)) => asked.form = form,
+                _ => {
+                    if let Some(look) = look {
+                        known.learn_marker(&look.key, &answer);
+                    }
+                    asked.answer = Some(answer);
+                }
             }
         }
         Ok(())
@@ -98,4 +119,9 @@ impl<'a> Exchange<'a> {
     pub(super) fn replies(self) -> Result<Vec<Reply>> {
         replies(self.asked.into_iter().filter_map(|asked| Some((asked.group, asked.answer?))))
     }
+}
+
+/// Whether this answer is the marker that was there before.
+fn is_marker(answer: &Value, known: Option<Arc<str>>) -> bool {
+    matches!((answer, known), (Value::BulkString(text), Some(known)) if text == known.as_bytes())
 }

@@ -86,9 +86,9 @@ enum End {
 }
 
 impl SharedConnection {
-    /// A connection over `stream`, and what drives it.
-    pub(super) fn over<S>(stream: S) -> (Self, Driver<S>) {
-        let line = Arc::new(Line { state: Mutex::default(), known: Mutex::default() });
+    /// A connection over `stream` to a server of which this is known, and what drives it.
+    pub(super) fn over<S>(stream: S, known: ShortcutProbe) -> (Self, Driver<S>) {
+        let line = Arc::new(Line { state: Mutex::default(), known: Mutex::new(known) });
         let driver =
             Driver { line: line.clone(), stream, input: Input::default(), sending: Vec::new(), sent: 0, alarm: None };
         (SharedConnection { _wanted: Arc::new(Wanted(line.clone())), line }, driver)
@@ -404,7 +404,7 @@ mod tests {
 
     fn connection() -> (SharedConnection, JoinHandle<()>, DuplexStream) {
         let (ours, theirs) = duplex(64 << 10);
-        let (connection, driver) = SharedConnection::over(ours);
+        let (connection, driver) = SharedConnection::over(ours, ShortcutProbe::default());
         (connection, tokio::spawn(driver), theirs)
     }
 

@@ -18,9 +18,11 @@
 //! Sources: the commands' pages in the documentation of [Valkey](https://valkey.io/commands/delifeq/) and
 //! [Redis](https://redis.io/docs/latest/commands/delex/).
 
+use std::sync::Arc;
+
 use redis::Value;
 
-use super::layouts::string;
+use super::layouts::{marker, string};
 use super::wire::Commands;
 use crate::protocol::Request;
 
@@ -69,9 +71,37 @@ pub(super) fn ask(out: &mut Vec<u8>) {
 pub(super) struct ShortcutProbe {
     is_asked: bool,
     pub(super) has: Option<Shortcut>,
+    /// The run of the server that it leads to.
+    pub(super) run: Option<Arc<str>>,
+    /// A marker of that run, by its key, which counts for as long as it is there.
+    pub(super) marker: Option<(Arc<str>, Arc<str>)>,
+}
+
+/// Whether `request` looks at a marker.
+pub(super) fn looks_at_marker(request: &Request) -> bool {
+    std::ptr::eq(request.call, &raw const marker::MARK)
 }
 
 impl ShortcutProbe {
+    /// That of a connection to this run of the server.
+    pub(super) fn of(run: Option<&str>) -> Self {
+        ShortcutProbe { run: run.map(Arc::from), ..Self::default() }
+    }
+
+    /// The marker under `key`, if it was seen to count.
+    pub(super) fn marker(&self, key: &str) -> Option<Arc<str>> {
+        self.marker.as_ref().filter(|(known, _)| **known == *key).map(|(_, text)| text.clone())
+    }
+
+    /// The answer to the look at the marker under `key`: a text is one that counts from now on.
+    pub(super) fn learn_marker(&mut self, key: &Arc<str>, answer: &Value) {
+        if let Value::BulkString(text) = answer
+            && let Ok(text) = std::str::from_utf8(text)
+        {
+            self.marker = Some((key.clone(), text.into()));
+        }
+    }
+
     /// Whether the server is to be asked along with `requests`: once, and only if it matters.
     pub(super) fn asks(&mut self, requests: &[Request]) -> bool {
         !self.is_asked && requests.iter().any(is_for) && !std::mem::replace(&mut self.is_asked, true)

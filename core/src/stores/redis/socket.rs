@@ -72,6 +72,7 @@ impl Connection {
             }
         }
         let welcome = greeting.read(&answers)?;
+        connection.known = ShortcutProbe::of(welcome.run.as_deref());
         if !connection.is_clean() {
             return Err(lost(io::ErrorKind::InvalidData.into()));
         }

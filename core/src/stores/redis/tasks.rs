@@ -9,6 +9,7 @@ use super::config::{Config, Endpoint};
 use super::greeting::{Greeting, Welcome};
 use super::input::Input;
 use super::shared_connection::SharedConnection;
+use super::shortcut::ShortcutProbe;
 use super::socket::unreachable;
 use super::wire::lost;
 use crate::error::Result;
@@ -90,7 +91,7 @@ async fn connect(config: &Config) -> io::Result<Pipe> {
 /// Why it cannot be had.
 pub(super) async fn shared(config: &Arc<Config>, home: Home) -> Result<(SharedConnection, Welcome)> {
     let (pipe, welcome) = dial_for(config, &home).await?;
-    let (connection, driver) = SharedConnection::over(pipe);
+    let (connection, driver) = SharedConnection::over(pipe, ShortcutProbe::of(welcome.run.as_deref()));
     home.spawn(driver);
     Ok((connection, welcome))
 }

@@ -100,6 +100,15 @@ fn by_digest(call: &Call) -> Vec<u8> {
     words
 }
 
+/// What is filled in when a request is sent.
+#[derive(Clone, Copy)]
+pub(super) struct Given<'a> {
+    /// After which point of the server's clock it does nothing.
+    pub(super) not_after: StoreTime,
+    /// The run of the server; nothing where the user may not ask.
+    pub(super) run: &'a str,
+}
+
 /// The scripts that the server is asked for by their digest. Few are used by one program, and each takes as long to
 /// digest as a request to answer, so that is done when the first is asked for.
 pub(super) struct Scripts(Vec<(&'static Call, OnceLock<Vec<u8>>)>);
@@ -115,7 +124,7 @@ impl Scripts {
     }
 
     /// Writes the command that asks for all of `group`; `whole` sends the script itself instead of its digest.
-    pub(super) fn write(&self, out: &mut Vec<u8>, group: &[Request], not_after: StoreTime, whole: bool) {
+    pub(super) fn write(&self, out: &mut Vec<u8>, group: &[Request], given: Given<'_>, whole: bool) {
         let Some(Request { call, .. }) = group.first() else { return };
         let beside = |request: &Request| request.args.iter().filter(|arg| matches!(arg, Arg::Key(_))).count();
         let keys: usize = group.iter().map(|request| 1 + beside(request)).sum();
@@ -143,7 +152,8 @@ impl Scripts {
                 Arg::Int(number) => out.number(*number),
                 Arg::Text(text) => out.word(text.as_bytes()),
                 Arg::Nothing | Arg::Node(_) => out.word(b""),
-                Arg::NotAfter => out.number(not_after.0),
+                Arg::NotAfter => out.number(given.not_after.0),
+                Arg::Run => out.word(given.run.as_bytes()),
             }
         }
     }
@@ -475,7 +485,12 @@ mod tests {
         let scripts = Scripts::new(CALLS.by_digest().into_iter());
         let packed = |call, whole| {
             let mut out = Vec::new();
-            scripts.write(&mut out, &[Request::new(call, "k".into(), [Arg::NotAfter])], StoreTime(77), whole);
+            scripts.write(
+                &mut out,
+                &[Request::new(call, "k".into(), [Arg::NotAfter])],
+                Given { not_after: StoreTime(77), run: "" },
+                whole,
+            );
             String::from_utf8(out).unwrap()
         };
         let digest = sha1_smol::Sha1::from(CALLS.acquire.body).digest().to_string();
@@ -494,7 +509,12 @@ mod tests {
         request.args.extend(others);
         for whole in [false, true] {
             let (mut ours, mut theirs) = (Vec::new(), redis::Cmd::new());
-            scripts.write(&mut ours, std::slice::from_ref(&request), StoreTime(77), whole);
+            scripts.write(
+                &mut ours,
+                std::slice::from_ref(&request),
+                Given { not_after: StoreTime(77), run: "" },
+                whole,
+            );
             match whole {
                 true => theirs.arg("EVAL").arg(CALLS.renew.body),
                 false => theirs.arg("EVALSHA").arg(sha1_smol::Sha1::from(CALLS.renew.body).digest().to_string()),

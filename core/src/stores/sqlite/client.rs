@@ -6,13 +6,14 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, Weak};
 
 use lockwright_machines::cell_layout;
+use lockwright_machines::quorum::Marker;
 use tokio::sync::oneshot;
 
 use super::config::Config;
 use super::examination;
 use super::file::LockFile;
 use super::inbox;
-use super::layouts::record_rows;
+use super::layouts::{marker_row, record_rows};
 use crate::error::{Error, Kind};
 use crate::finding::Finding;
 use crate::platform::mutex::locked;
@@ -154,6 +155,10 @@ impl Store for SqliteStore {
 
     fn layouts(&self) -> &[Arc<dyn Layout>] {
         std::slice::from_ref(&self.native)
+    }
+
+    fn marker(&self) -> Option<Marker> {
+        Some(marker_row::marker(&self.file.config().prefix))
     }
 
     fn call(&self, requests: &Requests, limit: Time) -> Answered {

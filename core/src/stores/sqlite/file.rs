@@ -20,6 +20,7 @@ use super::config::Config;
 use super::database::Database;
 use super::host::{self, Host};
 use super::inbox::{self, Inboxes};
+use super::layouts::marker_row;
 use super::layouts::record_rows::{self, Env};
 use super::place::{self, Seen};
 use crate::error::{Error, Kind};
@@ -533,25 +534,27 @@ fn bare(sql: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Sees that the file has what [`record_rows::SCHEMA`] makes, and nothing else: a trigger of somebody's would be
-/// executed by us.
+/// Sees that the file has what [`record_rows::SCHEMA`] makes, and nothing else but what nodes of a quorum have: a
+/// trigger of somebody's would be executed by us.
 fn check_schema(db: &Connection) -> Result<(), Unfit> {
-    static OURS: OnceLock<Vec<Part>> = OnceLock::new();
-    let ours = match OURS.get() {
-        Some(ours) => ours,
+    static OURS: OnceLock<(Vec<Part>, Vec<Part>)> = OnceLock::new();
+    let (ours, may_be) = match OURS.get() {
+        Some(known) => known,
         None => {
             let model = Connection::open_in_memory()?;
             model.execute_batch(record_rows::SCHEMA)?;
-            let parts = parts(&model)?;
-            OURS.get_or_init(|| parts)
+            let must_be = parts(&model)?;
+            model.execute_batch(marker_row::TABLE)?;
+            let may_be = parts(&model)?;
+            OURS.get_or_init(|| (must_be, may_be))
         }
     };
     let theirs = parts(db)?;
-    let strange = theirs.iter().find(|part| !ours.contains(part));
+    let strange = theirs.iter().find(|part| !may_be.contains(part));
     let Some((kind, name, _)) = strange.or_else(|| ours.iter().find(|part| !theirs.contains(part))) else {
         return Ok(());
     };
-    let message = match ours.iter().any(|(.., known, _)| known == name) {
+    let message = match may_be.iter().any(|(.., known, _)| known == name) {
         true => format!("the {kind} {name:?} of the lock file is not as Lockwright makes it; name another file"),
         false => format!(
             "the lock file has a {kind} {name:?} that is none of Lockwright's; remove it (`DROP {}`) and see who may write \

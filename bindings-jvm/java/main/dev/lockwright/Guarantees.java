@@ -7,7 +7,7 @@ import java.util.List;
  *
  * @param store store
  * @param layout layout
- * @param exclusiveUntil until when a holder is the only one: {@code deadline}, {@code store failover} or {@code clock skew}
+ * @param exclusiveUntil until when a holder is the only one: {@code deadline}, {@code a step of a node's clock}, {@code store failover} or {@code clock skew}
  * @param token until when fencing tokens rise, such as {@code always}
  * @param fair whether {@code fair} can be had
  * @param reentrant whether {@code reentrant} can be had

@@ -3,6 +3,7 @@
 mod barrier_rows;
 mod gate_rows;
 mod latch_rows;
+pub(crate) mod marker_row;
 mod native_rows;
 pub(crate) mod record_rows;
 mod shared_rows;

@@ -18,6 +18,7 @@ use lockwright_machines::native_machine::NativeLayout;
 use rusqlite::Connection;
 
 use super::gate_rows::{self, Gate};
+use super::marker_row;
 use super::native_rows::{self, Lock, readable, remove};
 pub(crate) use super::native_rows::{Env, Pushes};
 use super::shared_rows::{self, Record};
@@ -66,6 +67,9 @@ fn guarantees() -> Guarantees {
 pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite::Result<(Reply, Pushes)> {
     if cell_layout::lists(request) {
         return Ok((list(db, request)?, Pushes::new()));
+    }
+    if marker_row::is_look(request) {
+        return Ok((marker_row::look(db, env, request)?, Pushes::new()));
     }
     let Some(procedure) = Procedure::read(request) else {
         let message = format!("the request `{}` is none of this layout's", request.call.name);

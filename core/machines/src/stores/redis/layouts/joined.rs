@@ -20,6 +20,7 @@
 //!   renew    owner ttl-ms                           ->  1 | 0
 //!   release  record owner ..                        ->  1 | 0 (nobody holds it) | card of the thief
 //!   undo     record owner ..                        ->  1
+//!   raise    record owner token                     ->  1 | 0
 //!   inspect  record ..                              ->  nil | [owner, remaining-ms, now, first token, card, waiters]
 //!   break    record token ..                        ->  1 | 0
 //! ```
@@ -84,6 +85,9 @@ macro_rules! calls {
 }
 
 pub(super) use {calls, script};
+
+/// Has the tokens of a holder begin higher, where a lock lies on several nodes.
+pub static RAISE: Call = Call { name: "raise", body: script!("joined/raise"), batch: false };
 
 /// What the keys of our records begin with.
 const RECORD: &str = "lwt:";
@@ -488,6 +492,11 @@ impl<M: Manner> Protocol for JoinedLock<M> {
             Input::Reply(op, replies) => answered(op, replies, |reply| self.answer(op, reply)),
             Input::Event(_) => Step::Ignore,
         }
+    }
+
+    fn raise(&self, terms: &Terms, token: u64) -> Option<Request> {
+        let (record, me) = (Arg::Key(self.record.clone()), self.manner.owner(terms.attempt));
+        Some(self.request(&RAISE, [record, Arg::Text(me.into()), Arg::Int(i64::try_from(token).ok()?)]))
     }
 
     fn traits(&self) -> Traits {

@@ -15,6 +15,7 @@ pub mod examination;
 pub mod getset;
 pub mod joined;
 pub mod latch_scripts;
+pub mod marker;
 pub mod native_scripts;
 mod notes;
 pub mod python_redis_lock;
@@ -39,7 +40,7 @@ pub fn by_digest() -> impl Iterator<Item = &'static Call> {
         .chain(shared_scripts::CALLS.by_digest())
         .chain(latch_scripts::CALLS.by_digest())
         .chain(barrier_scripts::CALLS.by_digest())
-        .chain([&redisson::ACQUIRE_FAIR]);
+        .chain([&redisson::ACQUIRE_FAIR, &joined::RAISE, &marker::MARK]);
     let own = own.chain(redisson_shared::by_digest());
     all.into_iter().chain(FAMILIES.map(|family| family.calls)).flat_map(Calls::by_digest).chain(own)
 }

@@ -77,6 +77,7 @@ pub static CALLS: Calls = Calls {
 /// The scripts that no other layout has.
 pub static OWN: OwnCalls = OwnCalls {
     pass: Call { name: "pass", body: script!("read" "check" "time" "record" "line" "queue" "pass"), batch: false },
+    raise: Some(Call { name: "raise", body: script!("quorum/raise"), batch: false }),
     together: Some(Call {
         name: "together",
         body: concat!(

@@ -1,21 +1,34 @@
 //! A write to several nodes, each of which is a store: it goes out to all at once, and one that does not answer is no
 //! failure of the others.
-
 #![cfg_attr(not(feature = "unstable-store"), allow(unreachable_pub))]
 
 use std::future::poll_fn;
+#[cfg(any(feature = "unstable-store", test))]
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::{Answered, BoxFuture, Outcome, Store, not_sent};
 use crate::error::{Error, Kind};
 use crate::platform::clock;
 use crate::protocol::{Arg, Node, Reply, Request, Requests};
+use crate::stores::{Answered, BoxFuture, Outcome};
+#[cfg(any(feature = "unstable-store", test))]
+use crate::stores::{Store, not_sent};
 use crate::time::Time;
 
 /// Performs `requests` on `nodes`, each on the one that it [is for](Request::at), or on the first; what
 /// [`Store::call_async`] of a store does that has several.
+#[cfg(any(feature = "unstable-store", test))]
 pub async fn on_nodes(nodes: &[Arc<dyn Store>], requests: &Requests, limit: Time) -> Answered {
+    let parts = parts(requests);
+    let answers = all_at_once(&parts, |node, part| match nodes.get(usize::from(node.0)) {
+        Some(store) => store.call_async(part, limit),
+        None => Box::pin(std::future::ready(not_sent(nowhere(node)))),
+    });
+    joined(requests, answers.await)
+}
+
+/// What each node is asked.
+pub(super) fn parts(requests: &Requests) -> Vec<(Node, Requests)> {
     let mut parts: Vec<(Node, Requests)> = Vec::new();
     for request in requests {
         let node = request.node().unwrap_or_default();
@@ -25,13 +38,22 @@ pub async fn on_nodes(nodes: &[Arc<dyn Store>], requests: &Requests, limit: Time
         });
         parts[at].1.push(plain(request));
     }
-    let mut calls: Vec<Call<'_>> = parts.iter().map(|part| Call::of(nodes, part, limit)).collect();
+    parts
+}
+
+/// What comes of asking every node its part, all of them at once.
+pub(super) async fn all_at_once<'a>(
+    parts: &'a [(Node, Requests)],
+    ask: impl Fn(Node, &'a Requests) -> BoxFuture<'a, Answered>,
+) -> Vec<(Node, Answered)> {
+    let mut asked: Vec<_> = parts.iter().map(|(node, part)| (*node, ask(*node, part))).collect();
+    let mut answers: Vec<Option<Answered>> = parts.iter().map(|_| None).collect();
     poll_fn(|context| {
         let mut is_over = true;
-        for call in &mut calls {
-            if call.answered.is_none() {
-                match call.future.as_mut().poll(context) {
-                    Poll::Ready(answered) => call.answered = Some(answered),
+        for ((_, call), answer) in asked.iter_mut().zip(&mut answers) {
+            if answer.is_none() {
+                match call.as_mut().poll(context) {
+                    Poll::Ready(answered) => *answer = Some(answered),
                     Poll::Pending => is_over = false,
                 }
             }
@@ -39,24 +61,7 @@ pub async fn on_nodes(nodes: &[Arc<dyn Store>], requests: &Requests, limit: Time
         if is_over { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    joined(requests, calls)
-}
-
-/// What one node is asked, and its answer.
-struct Call<'a> {
-    node: Node,
-    future: BoxFuture<'a, Answered>,
-    answered: Option<Answered>,
-}
-
-impl<'a> Call<'a> {
-    fn of(nodes: &'a [Arc<dyn Store>], (node, requests): &'a (Node, Requests), limit: Time) -> Self {
-        let future: BoxFuture<'a, Answered> = match nodes.get(usize::from(node.0)) {
-            Some(store) => store.call_async(requests, limit),
-            None => Box::pin(std::future::ready(not_sent(nowhere(*node)))),
-        };
-        Call { node: *node, future, answered: None }
-    }
+    asked.iter().map(|(node, _)| *node).zip(answers.into_iter().flatten()).collect()
 }
 
 /// The request as its node knows it.
@@ -67,33 +72,50 @@ fn plain(request: &Request) -> Request {
 }
 
 /// The answer of all nodes. Leases count from when the first was asked.
-fn joined(requests: &Requests, calls: Vec<Call<'_>>) -> Answered {
+pub(super) fn joined(requests: &Requests, answers: Vec<(Node, Answered)>) -> Answered {
     let mut sent: Option<Time> = None;
     let (mut why, mut void_after) = (None, None);
-    let mut replies: Vec<(Node, std::vec::IntoIter<Reply>)> = Vec::new();
-    for Call { node, answered, .. } in calls {
-        let Some(Answered { sent: left, outcome }) = answered else { continue };
+    let mut replies: Vec<(Node, std::vec::IntoIter<Reply>, Reply)> = Vec::new();
+    for (node, Answered { sent: left, outcome }) in answers {
         sent = Some(sent.map_or(left, |sent| sent.min(left)));
-        match outcome {
-            Outcome::Replies(all) => replies.push((node, all.into_iter())),
-            Outcome::NotSent(error) => why = why.or(Some(error)),
+        let (some, else_) = match outcome {
+            Outcome::Replies(all) => (all, Reply::Silent),
+            Outcome::NotSent(error) => {
+                let turned_away = turned_away(&error);
+                why = why.or(Some(error));
+                (Vec::new(), turned_away)
+            }
             Outcome::Unknown { error, void_after: until } => {
                 (why, void_after) = (why.or(Some(error)), void_after.max(Some(until)));
+                (Vec::new(), Reply::Silent)
             }
-            Outcome::Partly { replies: some, error, void_after: until } => {
+            Outcome::Partly { replies, error, void_after: until } => {
                 (why, void_after) = (why.or(Some(error)), void_after.max(until));
-                replies.push((node, some.into_iter()));
+                (replies, Reply::Silent)
             }
-        }
+        };
+        replies.push((node, some.into_iter(), else_));
     }
     let mut reply_to = |request: &Request| {
         let node = request.node().unwrap_or_default();
-        replies.iter_mut().find(|(of, _)| *of == node).and_then(|(_, left)| left.next()).unwrap_or(Reply::Silent)
+        let of = replies.iter_mut().find(|(of, ..)| *of == node);
+        of.map_or(Reply::Silent, |(_, left, else_)| left.next().unwrap_or_else(|| else_.clone()))
     };
     let replies = requests.iter().map(&mut reply_to).collect();
     Answered { sent: sent.unwrap_or_else(clock::now), outcome: Outcome::of(replies, why, void_after) }
 }
 
+/// What a node answered that was not asked, for this reason: to be refused at its door is an answer.
+fn turned_away(error: &Error) -> Reply {
+    let code = match error.kind() {
+        Kind::Auth => "NOAUTH",
+        Kind::Protocol | Kind::InvalidConfig | Kind::Unsupported => "ERR",
+        _ => return Reply::Unsent,
+    };
+    Reply::Error { code: code.into(), message: error.context().into() }
+}
+
+#[cfg(any(feature = "unstable-store", test))]
 fn nowhere(node: Node) -> Error {
     Error::new(Kind::Internal, "connect", format!("there is no node {}; please report this", node.0))
 }
@@ -206,7 +228,11 @@ mod tests {
         for (fails, until) in [(lost, Some(Time::from_nanos(7))), (away, None)] {
             let outcome = answered([None, Some(fails), None]).outcome;
             let Outcome::Partly { replies, void_after, .. } = outcome else { panic!("{outcome:?}") };
-            assert_eq!((replies, void_after), (silent_or([Some(0), None, Some(22), Some(3), None, Some(25)]), until));
+            let mut expected = silent_or([Some(0), None, Some(22), Some(3), None, Some(25)]);
+            if until.is_none() {
+                (expected[1], expected[4]) = (Reply::Unsent, Reply::Unsent);
+            }
+            assert_eq!((replies, void_after), (expected, until));
         }
         let nobody = answered([Some(away), Some(lost), Some(away)]).outcome;
         assert!(

@@ -1,0 +1,247 @@
+//! A lock on several nodes, of which some refuse, are silent, or have forgotten what they granted.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use lockwright_machines::cell_layout;
+use lockwright_machines::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use lockwright_machines::lease::ReleaseOutcome;
+use lockwright_machines::protocol::{Call, Input, Intent, Layout, Step, Verdict};
+use lockwright_machines::quorum::{Leases, Marker, Member, QuorumLayout};
+use lockwright_machines::stores::redis::layouts::native_scripts;
+
+use super::*;
+
+static MARK: Call = Call { name: "mark", body: "", batch: false };
+
+const OLD: Says = Says::Granted(100);
+
+/// What a node says to a try, and its marker.
+#[derive(Clone, Copy)]
+enum Says {
+    Granted(i64),
+    /// Granted, by a node that is young, or used with other leases.
+    Young,
+    OtherTtl,
+    Held,
+    Silent,
+    Unsent,
+    NoRight,
+}
+
+impl Says {
+    fn replies(self) -> [Reply; 2] {
+        let known = || Reply::Text("run 60000000 1".into());
+        let error = || Reply::Error { code: "NOPERM".into(), message: "no".into() };
+        match self {
+            Says::Granted(token) => [Reply::Int(token), known()],
+            Says::Young => [Reply::Int(100), Reply::Int(1_500_000)],
+            Says::OtherTtl => [Reply::Int(100), Reply::List(vec![Reply::Int(9_000_000)])],
+            Says::Held => [Reply::List([0, 5, 7_000_000, 0].map(Reply::Int).to_vec()), known()],
+            Says::Silent => [Reply::Silent, Reply::Silent],
+            Says::Unsent => [Reply::Unsent, Reply::Unsent],
+            Says::NoRight => [error(), known()],
+        }
+    }
+}
+
+fn guarantees() -> Guarantees {
+    Guarantees {
+        store: "test",
+        layout: "native",
+        exclusive_until: ExclusiveUntil::StoreFailover,
+        token: TokenRises::Never,
+        fair: false,
+        reentrant: true,
+        shared: true,
+        push: false,
+        survives_disconnect: true,
+        incarnation: true,
+        notes: &[],
+    }
+}
+
+fn layout(nodes: usize) -> QuorumLayout {
+    layout_that(nodes, false)
+}
+
+fn layout_that(nodes: usize, fences: bool) -> QuorumLayout {
+    let member = |number| Member {
+        address: format!("node{number}").into(),
+        layout: match fences {
+            true => Arc::new(native_scripts::layout("")),
+            false => Arc::new(cell_layout::layout("", guarantees)),
+        },
+        marker: Marker { call: &MARK, key: "marker".into() },
+    };
+    let leases = Leases { max_ttl: Duration::from_secs(60), node_timeout: millis(100) };
+    QuorumLayout::new((0..nodes).map(member).collect(), leases, Arc::new(AtomicBool::new(fences))).unwrap()
+}
+
+/// The machine of a lock on five nodes.
+fn machine() -> Box<dyn Protocol> {
+    layout(5).protocol("x".into())
+}
+
+fn begin(machine: &mut dyn Protocol, intent: Intent) -> Vec<(String, usize)> {
+    match machine.step(Input::Begin(intent)) {
+        Step::Ask(requests) => asked(&requests),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What is asked of which node.
+fn asked(requests: &[Request]) -> Vec<(String, usize)> {
+    let each = |request: &Request| (request.call.name.to_owned(), usize::from(request.node().unwrap().0));
+    requests.iter().map(each).collect()
+}
+
+fn acquire(machine: &mut dyn Protocol) {
+    let all = begin(machine, Intent::Acquire { terms: terms(1), wait: true, prev: None });
+    let expected = (0..5).flat_map(|node| [("acquire".to_owned(), node), ("mark".to_owned(), node)]);
+    assert_eq!(all, expected.collect::<Vec<_>>(), "each is asked, and then how old it is");
+}
+
+/// What a machine says to a try that the nodes answer so.
+fn tried(machine: &mut dyn Protocol, says: [Says; 5]) -> Step {
+    acquire(machine);
+    let replies: Vec<_> = says.into_iter().flat_map(Says::replies).collect();
+    machine.step(Input::Reply(Op::Acquire, &replies))
+}
+
+/// Where something is given back, once that is answered: what is said then.
+fn given_back(machine: &mut dyn Protocol, step: Step, nodes: &[usize]) -> Verdict {
+    let Step::Ask(requests) = step else { panic!("{step:?}") };
+    assert_eq!(asked(&requests), nodes.iter().map(|node| ("release".to_owned(), *node)).collect::<Vec<_>>());
+    let replies = vec![Reply::Int(1); nodes.len()];
+    match machine.step(Input::Reply(Op::Acquire, &replies)) {
+        Step::Done(verdict) => verdict,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn done(step: Step) -> Verdict {
+    match step {
+        Step::Done(verdict) => verdict,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_majority_grants_with_the_highest_token() {
+    let says = [Says::Granted(7), Says::Held, Says::Granted(900), Says::Silent, Says::Granted(80)];
+    let Verdict::Granted(grant) = done(tried(&mut *machine(), says)) else { panic!("three of five are enough") };
+    assert_eq!((grant.tokens.unwrap().first(), grant.term), (900, lockwright_machines::protocol::Term::FromRequest));
+}
+
+#[test]
+fn a_minority_is_given_back_before_anything_is_said() {
+    let mut machine = machine();
+    let step = tried(&mut *machine, [OLD, Says::Held, OLD, Says::Held, Says::Held]);
+    let Verdict::Held { remaining, .. } = given_back(&mut *machine, step, &[0, 2]) else { panic!("others have it") };
+    assert!(remaining <= Duration::from_secs(7) && !remaining.is_zero());
+    let step = tried(&mut *machine, [OLD, Says::Silent, OLD, Says::Unsent, Says::Unsent]);
+    let Verdict::Failed(error) = given_back(&mut *machine, step, &[0, 2]) else { panic!("too few") };
+    assert_eq!(error.kind(), Kind::Quorum);
+    let said = error.to_string();
+    assert!(said.contains("2 of 5 nodes granted the lock, 3 are needed: node1 is down"), "{said}");
+    // The one that was silent may have it yet; those that were not reached have not.
+    assert_eq!(begin(&mut *machine, Intent::Undo { terms: terms(1), prev: None }), [("undo".to_owned(), 1)]);
+}
+
+#[test]
+fn a_young_node_does_not_count() {
+    for young in [Says::Young, Says::OtherTtl] {
+        let mut machine = machine();
+        let step = tried(&mut *machine, [OLD, OLD, young, Says::Unsent, Says::Unsent]);
+        match (young, given_back(&mut *machine, step, &[0, 1, 2])) {
+            (Says::Young, Verdict::NotYet(error)) => {
+                assert!(
+                    error.to_string().contains("node2 was restarted, emptied or is new, and counts in 1500ms"),
+                    "{error}"
+                );
+            }
+            (Says::OtherTtl, Verdict::Failed(error)) => {
+                assert!(error.to_string().contains("node2 is used with max_ttl=9s, which is 60s here"), "{error}");
+            }
+            (_, other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_most_nodes_refuse_for_good_is_no_matter_of_a_quorum() {
+    let refuse = |says| {
+        let mut machine = machine();
+        match tried(&mut *machine, says) {
+            Step::Done(Verdict::Failed(error)) => error.kind(),
+            step => match given_back(&mut *machine, step, &[0, 1]) {
+                Verdict::Failed(error) => error.kind(),
+                other => panic!("{other:?}"),
+            },
+        }
+    };
+    assert_eq!(refuse([Says::NoRight; 5]), Kind::Auth);
+    assert_eq!(refuse([OLD, OLD, Says::NoRight, Says::Unsent, Says::Unsent]), Kind::Quorum);
+}
+
+#[test]
+fn it_is_held_while_a_majority_renews_and_released_wherever_it_may_be() {
+    let mut machine = machine();
+    let says = [OLD, OLD, OLD, Says::Silent, Says::Unsent];
+    assert!(matches!(done(tried(&mut *machine, says)), Verdict::Granted(_)));
+    let renew = || Intent::Renew { terms: terms(1), ttl: TTL };
+    let (yes, no) = (Reply::Int(1), Reply::Int(0));
+    for (replies, expected) in [
+        ([yes.clone(), yes.clone(), yes.clone()], "Renewed"),
+        ([yes.clone(), Reply::Silent, yes.clone()], "Failed"),
+        ([yes.clone(), no, yes.clone()], "Gone"),
+    ] {
+        begin(&mut *machine, renew());
+        let said = format!("{:?}", done(machine.step(Input::Reply(Op::Renew, &replies))));
+        assert!(said.starts_with(expected), "{said}");
+    }
+    // It is gone from the second, and may have come to the fourth.
+    let everywhere = begin(&mut *machine, Intent::Release { terms: terms(1), used: 0 });
+    assert_eq!(everywhere.iter().map(|(_, node)| *node).collect::<Vec<_>>(), [0, 2, 3]);
+    let released = machine.step(Input::Reply(Op::Release, &[yes.clone(), yes.clone(), yes]));
+    assert!(matches!(done(released), Verdict::Released(ReleaseOutcome::Released)));
+}
+
+#[test]
+fn no_lease_is_longer_than_a_node_is_left_out() {
+    let long = Duration::from_secs(61);
+    let mut machine = machine();
+    let acquire = Intent::Acquire { terms: Terms { ttl: long, ..terms(1) }, wait: false, prev: None };
+    let Verdict::Failed(error) = done(machine.step(Input::Begin(acquire))) else { panic!("it is too long") };
+    assert_eq!(error.kind(), Kind::InvalidConfig);
+    assert!(matches!(done(tried(&mut *machine, [OLD; 5])), Verdict::Granted(_)));
+    let renew = Intent::Renew { terms: terms(1), ttl: long };
+    assert!(matches!(done(machine.step(Input::Begin(renew))), Verdict::Failed(_)));
+}
+
+#[test]
+fn what_several_may_hold_is_sound_or_refused() {
+    use lockwright_machines::share::Share;
+    assert!(layout(3).shared(Share::WRITE).is_some() && layout(3).shared(Share::READ).is_some());
+    assert!(layout(3).shared(Share::permits(1, 2, false).unwrap()).is_none());
+}
+
+#[test]
+fn where_tokens_must_rise_a_majority_keeps_the_highest_before_anybody_is_told() {
+    for (replies, is_granted) in [([1, 1, 1, 1, 1, 1], true), ([1, 1, 0, 1, 1, 1], false), ([1, 1, 1, 0, 1, 1], false)]
+    {
+        let mut machine = layout_that(5, true).protocol("x".into());
+        let says = [Says::Granted(7), Says::Held, Says::Granted(900), Says::Unsent, Says::Granted(80)];
+        let Step::Ask(requests) = tried(&mut *machine, says) else { panic!("the token is written back") };
+        let expected = [0, 2, 4].map(|node| [("raise".to_owned(), node), ("renew".to_owned(), node)]);
+        assert_eq!(asked(&requests), expected.concat());
+        assert!(requests[0].args.contains(&Arg::Text("0000000000000900".into())), "{:?}", requests[0]);
+        let step = machine.step(Input::Reply(Op::Acquire, &replies.map(Reply::Int)));
+        match step {
+            Step::Done(Verdict::Granted(grant)) if is_granted => assert_eq!(grant.tokens.unwrap().first(), 900),
+            Step::Ask(given_back) if !is_granted => assert!(given_back.iter().all(|it| it.call.name == "release")),
+            other => panic!("{replies:?}: {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Locks on five Redis servers, of which some are killed, stopped, emptied and started again.
+
+#![cfg(all(unix, feature = "redis"))]
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lockwright::guarantee::Requirements;
+use lockwright::lease::ReleaseOutcome;
+use lockwright::options::ConnectOptions;
+use lockwright::{Kind, blocking};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A server that keeps nothing on disk: whoever restarts it finds it empty.
+struct Server {
+    port: u16,
+    folder: PathBuf,
+    process: Option<Child>,
+}
+
+impl Server {
+    fn start(number: usize) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let folder = std::env::temp_dir().join(format!("lockwright-quorum-{}-{number}-{port}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut server = Server { port, folder, process: None };
+        server.launch();
+        server
+    }
+
+    fn launch(&mut self) {
+        let port = self.port.to_string();
+        let words = ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+        let server = Command::new("redis-server").args(words).current_dir(&self.folder).stdout(Stdio::null()).spawn();
+        self.process = Some(server.expect("these tests need redis-server"));
+        until("it serves", || std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok());
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.process.as_ref().unwrap().id() as i32).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    fn address(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Whether this node alone has the lock as somebody's.
+    fn has(&self, name: &str) -> bool {
+        let client = blocking::Client::open(Some(&self.address()), ConnectOptions::default()).unwrap();
+        client.inspect(name).unwrap().holder.is_some()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(30), "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+struct Five(Vec<Server>);
+
+impl Five {
+    /// Five servers that are old enough, and a client of theirs.
+    fn start() -> (Self, blocking::Client) {
+        let five = Five((0..5).map(Server::start).collect());
+        let client = five.client("");
+        assert_eq!(client.lock("age").acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+        (five, client)
+    }
+
+    fn client(&self, options: &str) -> blocking::Client {
+        blocking::Client::open(Some(&self.address(options)), ConnectOptions::default()).unwrap()
+    }
+
+    fn address(&self, options: &str) -> String {
+        let each: Vec<_> = self.0.iter().map(Server::address).collect();
+        format!("{}?max_ttl=2s&ttl=2s&node_timeout=100ms{options}", each.join(" "))
+    }
+}
+
+/// The median of so many acquisitions with their release.
+fn took(client: &blocking::Client, name: &str) -> Duration {
+    let lock = client.lock(name).build().unwrap();
+    let once = |_| {
+        let began = Instant::now();
+        assert_eq!(lock.acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+        began.elapsed()
+    };
+    let mut all: Vec<_> = (0..200).map(once).collect();
+    all.sort_unstable();
+    all[all.len() / 2]
+}
+
+#[test]
+fn two_of_five_may_be_killed_or_stopped_and_with_three_there_is_no_lock() {
+    let (mut five, client) = Five::start();
+    let healthy = took(&client, "x");
+    five.0[0].kill();
+    five.0[1].signal(Signal::STOP);
+    let without_two = took(&client, "x");
+    // A figure for whoever looks; what is asserted is that nobody waits for the silent ones again and again.
+    println!("healthy {healthy:?}, one of five killed and one stopped {without_two:?}");
+    assert!(without_two < Duration::from_millis(50), "{without_two:?}");
+    let held = client.lock("held").acquire().unwrap();
+    five.0[2].signal(Signal::STOP);
+    let began = Instant::now();
+    let error = client.lock("y").timeout(Duration::from_millis(500)).acquire().unwrap_err();
+    assert_eq!(error.kind(), Kind::Quorum, "{error}");
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert_eq!(client.lock("y").try_acquire().unwrap_err().kind(), Kind::Quorum);
+    until("nothing is left on the living nodes", || !five.0[3].has("y") && !five.0[4].has("y"));
+    until("what was held is lost at its deadline", || !held.is_held());
+    five.0[1].signal(Signal::CONT);
+    five.0[2].signal(Signal::CONT);
+    let guard = client.lock("y").acquire().unwrap();
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+}
+
+#[test]
+fn a_node_that_was_restarted_or_flushed_cannot_give_a_second_grant() {
+    let (mut five, holder) = Five::start();
+    let other = five.client("");
+    other.lock("y").acquire().unwrap().release().map(drop).unwrap();
+    // Three have it.
+    five.0[3].kill();
+    five.0[4].kill();
+    let guard = holder.lock("x").acquire().unwrap();
+    five.0[3].launch();
+    five.0[4].launch();
+    five.0[0].kill();
+    five.0[0].launch();
+    let flushed = Command::new("redis-cli").args(["-p", &five.0[1].port.to_string(), "flushall"]).status();
+    assert!(flushed.is_ok_and(|status| status.success()));
+    // Four have not got it any more, but are young.
+    let mut told = None;
+    let began = Instant::now();
+    while guard.is_held() && began.elapsed() < Duration::from_secs(10) {
+        match other.lock("x").try_acquire() {
+            Ok(grant) => assert!(grant.is_none() || !guard.is_held(), "a second grant"),
+            Err(error) => told = Some(error),
+        }
+    }
+    let told = told.expect("no majority was to be had").to_string();
+    assert!(told.contains("quorum: acquire"), "{told}");
+    assert!(!guard.is_held(), "a majority has forgotten it, so it is lost");
+    let next = other.lock("x").acquire().unwrap();
+    assert_eq!(next.release().unwrap(), ReleaseOutcome::Released);
+}
+
+#[tokio::test]
+async fn tasks_and_the_layouts_of_others_lie_on_five_nodes_too() {
+    let (five, blocking) = Five::start();
+    let client = lockwright::connect(&five.address("")).await.unwrap();
+    let guard = client.lock("x").acquire().await.unwrap();
+    assert!(five.0.iter().all(|server| server.has("x")), "late grants are kept, too");
+    assert!(blocking.lock("x").try_acquire().unwrap().is_none());
+    assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+    for options in ["&layout=string&format=redsync", "&layout=redisson"] {
+        let (one, other) = (five.client(options), five.client(options));
+        let guard = one.lock("joined").acquire().unwrap();
+        assert!(other.lock("joined").try_acquire().unwrap().is_none());
+        assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+        assert!(other.lock("joined").try_acquire().unwrap().is_some());
+    }
+    let reader = client.rwlock("rw").read().acquire().await.unwrap();
+    assert!(client.rwlock("rw").read().try_acquire().await.unwrap().is_some());
+    assert!(client.rwlock("rw").write().try_acquire().await.unwrap().is_none());
+    assert_eq!(reader.release().await.unwrap(), ReleaseOutcome::Released);
+    assert!(client.examine().await.unwrap().iter().any(|finding| finding.check == "quorum"));
+}
+
+#[test]
+fn where_fenced_is_required_tokens_rise_over_different_majorities() {
+    let (five, _) = Five::start();
+    for options in ["", "&layout=string&format=node-redlock"] {
+        let clients = [five.client(options), five.client(options)];
+        for client in &clients {
+            client.require(Requirements { fenced: true, ..Requirements::default() }).unwrap();
+        }
+        let mut last = 0;
+        for round in 0..20 {
+            // Each time other nodes are away, as if they could not be reached.
+            let away = [round % 5, (round + 2) % 5].map(|number| &five.0[number]);
+            let client = five.client(options);
+            client.require(Requirements { fenced: true, ..Requirements::default() }).unwrap();
+            if round % 4 == 0 {
+                away.iter().for_each(|server| server.signal(Signal::STOP));
+            }
+            let guard = client.lock("fenced").acquire().unwrap();
+            away.iter().for_each(|server| server.signal(Signal::CONT));
+            assert!(guard.token().n > last, "{round}: {} after {last}", guard.token().n);
+            last = guard.token().n;
+            assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+            let guard = clients[round % 2].lock("fenced").acquire().unwrap();
+            assert!(guard.token().n > last);
+            last = guard.token().n;
+            assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+        }
+    }
+}
