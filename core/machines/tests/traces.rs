@@ -425,6 +425,7 @@ fn show(step: &Step) -> String {
             }
             Verdict::Implausible => "implausible".into(),
             Verdict::Late { at } => format!("late, store time {}", at.0),
+            Verdict::NotYet(error) => format!("not yet: {error}"),
             Verdict::Renewed => "renewed".into(),
             Verdict::Changed(Some(token)) => format!("renewed and changed, token {token}"),
             Verdict::Changed(None) => "renewed, but not changed: others hold what is wanted".into(),
