@@ -553,6 +553,11 @@ impl Session {
             return;
         }
         self.flights[id.op as usize] = None;
+        let is_silent = matches!(answer, Answer::NotSent(_) | Answer::Unknown { .. });
+        if id.op == Op::Acquire && is_silent && std::mem::take(&mut self.asked.not_yet) {
+            // From now on it is owed an answer again.
+            self.asked.silent_since = Some(now);
+        }
         match answer {
             Answer::Replies(replies) => self.replied(now, id.op, sent, replies),
             Answer::NotSent(error) => self.unanswered(now, id.op, error),
