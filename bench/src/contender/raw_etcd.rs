@@ -1,5 +1,5 @@
-//! The yardstick of etcd: what no lock over its transactions can do without. One creates a key under a lease, if it is not
-//! there, and reads whose is the first in line; the other deletes the key, if it is the one that was created.
+//! The yardstick of etcd: what no lock over its transactions can do without. One creates a key under a lease, if it is
+//! not there, and reads whose is the first in line; the other deletes the key, if it is the one that was created.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
