@@ -153,7 +153,7 @@ fn what_is_wrong_is_said_when_it_is_built() {
 fn a_latch_and_a_lock_of_one_name_are_not_two_things() {
     for store in TestStore::all() {
         let client = store.client();
-        let [lock, shared, counting] = store.names(["lock", "shared", "counting"]);
+        let [lock, shared, counting, waited] = store.names(["lock", "shared", "counting", "waited"]);
         let held = client.lock(&lock).acquire().unwrap();
         let read = client.rwlock(&shared).read().acquire().unwrap();
         for name in [&lock, &shared] {
@@ -168,16 +168,16 @@ fn a_latch_and_a_lock_of_one_name_are_not_two_things() {
         assert_eq!(kind(client.lock(&counting).build().unwrap().inspect()), Kind::ForeignLayout, "{}", store.uri);
         assert!(client.list().unwrap().contains(&counting), "{}", store.uri);
         assert!(held.is_held() && read.is_held());
-        // Also while somebody of this process waits for it.
+        // Also while somebody of this client waits for it.
         let waits = {
-            let latch = latch(&client, &counting, 2);
+            let latch = latch(&client, &waited, 1);
             std::thread::spawn(move || latch.wait())
         };
-        while client.inspect(&counting).unwrap().waiters == 0 {
+        while client.inspect(&waited).unwrap().waiters == 0 {
             std::thread::sleep(Duration::from_millis(2));
         }
-        assert_eq!(kind(client.lock(&counting).try_acquire()), Kind::ForeignLayout, "{}", store.uri);
-        assert_eq!(latch(&client, &counting, 2).count_down().unwrap(), 0);
+        assert_eq!(kind(client.lock(&waited).try_acquire()), Kind::ForeignLayout, "{}", store.uri);
+        assert_eq!(latch(&client, &waited, 1).count_down().unwrap(), 0);
         waits.join().unwrap().unwrap();
     }
 }

@@ -96,9 +96,11 @@ mod tests {
         assert_eq!(shown(&copy, "x/", Some(9), 2), [rw, "x/a@9"]);
         assert_eq!(shown(&copy, "x/", Some(8), 32), ["x/b@5", rw]);
         assert_eq!(shown(&copy, "x/write/", None, 32), [rw]);
-        // What it read already, and what is new: deleted, created, put again under another lease, created anew.
+        // What it read already.
+        copy.follow([news("x/b", 8, None)].into_iter());
+        assert_eq!((copy.own(&"x/b".into()), copy.revision()), (Some((5, 77)), 10));
+        // What is new: deleted, created, put again under another lease, created anew.
         let told = [
-            news("x/b", 8, None),
             news("x/a", 11, None),
             news("x/c", 12, Some((12, 78))),
             news("x/b", 13, Some((5, 79))),
