@@ -113,12 +113,12 @@ impl Client {
     ///
     /// Times are numbers of seconds, or texts such as `10s`, `500ms` and `2m`. `ttl`: how long it stays ours without a
     /// renewal, 20 ms to 24 hours (30). `timeout`: how long to wait for others (-1, for ever). `renew`: whether it is
-    /// renewed while it is held (true). `maxHold`: how long after the grant renewal ends (never). `atLeastFor`: how long
-    /// after the grant it stays taken however early it is released (0). `fair`: first come, first served over all
+    /// renewed while it is held (true). `maxHold`: how long after the grant renewal ends (never). `atLeastFor`: how
+    /// long after the grant it stays taken however early it is released (0). `fair`: first come, first served over all
     /// processes (false). `rank`: with `fair`, how urgent it is, 0 to 9 (0). `reentrant`: who holds it may acquire it
-    /// again (false). `layout`: how it lies in the store, and `format`: whose locks of that layout it joins. `retry`: an
-    /// array of the first and the longest pause of a waiter that nobody tells of its turn (0.002, 0.064). `label`: a text
-    /// that `inspect` shows.
+    /// again (false). `layout`: how it lies in the store, and `format`: whose locks of that layout it joins. `retry`:
+    /// an array of the first and the longest pause of a waiter that nobody tells of its turn (0.002, 0.064). `label`: a
+    /// text that `inspect` shows.
     ///
     /// Throws InvalidConfig for what cannot be, and Unsupported for what this store or layout cannot do.
     pub fn lock(
@@ -299,8 +299,8 @@ impl Client {
     /// A job that one caller at a time does, such as to rebuild a cache entry. Options are those of `lock`.
     ///
     /// `look` returns null where there is no value that would do, else an array of the value and whether it is fresh.
-    /// `make` makes and keeps one; it is given the fencing token. `waits`: callers wait for a fresh value though there is
-    /// a stale one (false).
+    /// `make` makes and keeps one; it is given the fencing token. `waits`: callers wait for a fresh value though there
+    /// is a stale one (false).
     pub fn once(
         &self,
         name: &Zval,
@@ -415,8 +415,8 @@ impl Client {
         ask(self.handle(), "ping", &[])
     }
 
-    /// Begins nothing any more and waits until everything that this client holds was released, for at most `limit`.
-    /// The names of the locks that are still held.
+    /// Begins nothing any more and waits until everything that this client holds was released, for at most `limit`. The
+    /// names of the locks that are still held.
     pub fn drain(&self, limit: &Zval) -> PhpResult<Zval> {
         self.key.take();
         ask(self.handle(), "drain", &[Some(limit)])
