@@ -136,14 +136,21 @@ jvm_build() {
   echo "$home" >"$package/ffm/target/home"
 }
 
+# PHP and its headers, which the extension is made from with libclang; every build of the whole workspace needs them.
+need_php() {
+  need_apt php-cli php-dev php-fpm php-xml libclang-dev
+  need_command phpunit phpunit
+}
+
 # Every face as the conformance suite plays it, and the suite.
 need_faces() {
   need_rust
   need_venv
   need_node "$ROOT/bindings-node"
   need_jvm
+  need_php
   python_build
-  cargo build --locked -p lockwright-conformance -p lockwright-node -p lockwright-jvm -p lockwright-uniffi
+  cargo build --locked -p lockwright-conformance -p lockwright-node -p lockwright-jvm -p lockwright-uniffi -p lockwright-php
   node_build debug
   jvm_build debug
 }

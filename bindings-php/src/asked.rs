@@ -1,0 +1,33 @@
+//! What is asked by name, with the arguments of a method of PHP's.
+
+use ext_php_rs::exception::PhpResult;
+use ext_php_rs::types::Zval;
+use lockwright::binding::operation::{Operation, Takes};
+use lockwright::binding::{Argument, Handle, Outcome, lost_track};
+
+use crate::thrown::thrown;
+use crate::value::{count, limit, span, text, token, told};
+use crate::waiting::waited;
+
+/// What came of it.
+pub(crate) fn outcome(of: Handle, name: &str, given: &[Option<&Zval>]) -> PhpResult<Outcome> {
+    let operation = Operation::find(of.of(), name).ok_or_else(|| thrown(lost_track("call")))?;
+    let argument = |((what, takes), given): (&(&'static str, Takes), &Option<&Zval>)| {
+        let asked = operation.operation;
+        Ok(match (takes, given) {
+            (Takes::Limit, given) => Argument::Limit(limit(*given, of.own_limit())?),
+            (Takes::Span, Some(given)) => Argument::Span(span(asked, what, given)?),
+            (Takes::Text, Some(given)) => Argument::Text(text(asked, what, given)?),
+            (Takes::Token, Some(given)) => Argument::Token(token(given)?),
+            (Takes::Count, Some(given)) => Argument::Count(count(what, given)?),
+            (_, None) => return Err(thrown(lost_track(asked))),
+        })
+    };
+    let arguments = operation.takes.iter().zip(given).map(argument).collect::<PhpResult<_>>()?;
+    waited(operation.operation, || operation.here(of, arguments))
+}
+
+/// The same, as PHP has it.
+pub(crate) fn ask(of: Handle, name: &str, given: &[Option<&Zval>]) -> PhpResult<Zval> {
+    told(outcome(of, name, given)?)
+}

@@ -1,0 +1,106 @@
+//! The guard: what is held, and how it ends.
+
+use std::sync::Arc;
+
+use ext_php_rs::exception::PhpResult;
+use ext_php_rs::prelude::*;
+use ext_php_rs::types::Zval;
+use lockwright::binding::Held;
+
+use crate::request::{give_back, hold};
+use crate::thrown::thrown;
+use crate::value::{ended, of_token, span};
+
+/// A lock that is held. It is given back by `release`, else when nothing refers to the object any more, else at the end
+/// of the request, however that ends. In a forked child the parent's does nothing.
+#[php_class]
+#[php(name = "Lockwright\\Guard", flags = ext_php_rs::flags::ClassFlags::Final)]
+#[derive(Debug)]
+pub struct Guard {
+    pub(crate) held: Arc<Held>,
+}
+
+impl Guard {
+    pub(crate) fn new(guard: lockwright::Guard) -> Self {
+        Guard { held: hold(guard) }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        give_back(&self.held);
+    }
+}
+
+#[php_impl]
+impl Guard {
+    /// The fencing token: whatever the lock protects refuses one that is lower than it has seen. An int, or a string
+    /// where it is beyond PHP_INT_MAX.
+    pub fn token(&self) -> PhpResult<Zval> {
+        of_token(self.held.token())
+    }
+
+    /// Changes only where tokens start again; goes before the token when two are compared.
+    pub fn epoch(&self) -> PhpResult<Zval> {
+        of_token(self.held.epoch())
+    }
+
+    /// The name of its lock.
+    pub fn name(&self) -> String {
+        self.held.name().to_string()
+    }
+
+    /// How many times its owner holds it.
+    pub fn depth(&self) -> i64 {
+        self.held.depth().into()
+    }
+
+    /// Whether the lock is certainly held at this moment.
+    pub fn is_held(&self) -> bool {
+        self.held.is_held()
+    }
+
+    /// Seconds that the lock is certainly held without a further renewal.
+    pub fn remaining(&self) -> f64 {
+        self.held.remaining().unwrap_or_default().as_secs_f64()
+    }
+
+    /// `expired`, `max_hold`, `abandoned`, `not_renewed`, `gone`, `broken` or `closed`; null unless it was lost.
+    pub fn why_lost(&self) -> Option<String> {
+        self.held.why().map(|why| why.code().to_owned())
+    }
+
+    /// Makes the lease last `ttl` from now, and at every renewal.
+    pub fn extend(&self, ttl: &Zval) -> PhpResult<()> {
+        self.held.extend(span("extend", "ttl", ttl)?).map_err(thrown)
+    }
+
+    /// However early it is released, the lock stays taken until `span` after it was acquired (at most 24 hours).
+    pub fn hold_at_least_for(&self, span: &Zval) -> PhpResult<()> {
+        let operation = "hold_at_least_for";
+        self.held.hold_at_least_for(crate::value::span(operation, "span", span)?).map_err(thrown)
+    }
+
+    /// Leaves the lock to a secret, which `Client::resume` takes over within `ttl`, in this process or another. Treat
+    /// it as a password; this guard is dead.
+    pub fn export(&self, ttl: &Zval) -> PhpResult<String> {
+        let ttl = span("export", "ttl", ttl)?;
+        Ok(self.held.export(ttl).map_err(thrown)?.into_string())
+    }
+
+    /// Of a read/write lock: the writer becomes a reader, and nobody else writes in between. The token stays.
+    pub fn downgrade(&self) -> PhpResult<()> {
+        self.held.change(false).map(drop).map_err(thrown)
+    }
+
+    /// Of a read/write lock: whether this reader is the writer now, with a new token. It is if nobody else reads.
+    pub fn try_upgrade(&self) -> PhpResult<bool> {
+        self.held.change(true).map_err(thrown)
+    }
+
+    /// Gives the lock back, and says what the store found: `released`, `kept` (its owner still holds it), `expired` or
+    /// `stolen` (it was lost before), or `unknown` (free when its lease ends). Throws NotOwned the second time.
+    pub fn release(&self) -> PhpResult<String> {
+        Ok(ended(&self.held.release().map_err(thrown)?).to_owned())
+    }
+}

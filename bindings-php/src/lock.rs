@@ -1,0 +1,163 @@
+//! The locks.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ext_php_rs::convert::IntoZval;
+use ext_php_rs::exception::PhpResult;
+use ext_php_rs::prelude::*;
+use ext_php_rs::types::Zval;
+use lockwright::Kind;
+use lockwright::binding::{Handle, Outcome, Standing, lost_track};
+use lockwright::blocking::{Blocking, Wait};
+use lockwright::lease::Inspection;
+use lockwright::queue::OwnerId;
+
+use crate::asked::{ask, outcome};
+use crate::guard::Guard;
+use crate::once::{callable, called};
+use crate::thrown::thrown;
+use crate::value::record;
+
+/// A named lock, a part of a read/write lock, or a semaphore.
+#[php_class]
+#[php(name = "Lockwright\\Lock", flags = ext_php_rs::flags::ClassFlags::Final)]
+#[derive(Debug)]
+pub struct Lock {
+    core: lockwright::Lock,
+}
+
+/// Who acquires: the thread that runs this request, so that whoever may acquire again does.
+fn me() -> OwnerId {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static MINE: Cell<u64> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed));
+    }
+    OwnerId(MINE.get())
+}
+
+impl Lock {
+    pub(crate) fn new(core: lockwright::Lock) -> Self {
+        Lock { core }
+    }
+
+    fn handle(&self) -> Handle {
+        Handle::Lock(self.core.clone()).for_owner(Some(me()))
+    }
+
+    /// As `acquire` does it.
+    pub(crate) fn acquired(&self, timeout: Option<&Zval>) -> PhpResult<Guard> {
+        match outcome(self.handle(), "acquire", &[timeout])? {
+            Outcome::Granted(guard) => Ok(Guard::new(guard)),
+            _ => Err(thrown(lost_track("acquire"))),
+        }
+    }
+
+    /// As `tryAcquire` does it.
+    pub(crate) fn tried(&self) -> PhpResult<Option<Guard>> {
+        let mut trying =
+            self.core.for_owner(me()).into_face::<Blocking>().begin(Some(Duration::ZERO)).map_err(thrown)?;
+        loop {
+            match trying.wait(Wait::Park(Duration::MAX)) {
+                Some(Ok(guard)) => return Ok(Some(Guard::new(guard.into_face()))),
+                Some(Err(error)) if error.kind() == Kind::Timeout => return Ok(None),
+                Some(Err(error)) => return Err(thrown(error)),
+                None => {}
+            }
+        }
+    }
+
+    pub(crate) fn resumed(&self, secret: &Zval) -> PhpResult<Zval> {
+        ask(self.handle(), "resume", &[Some(secret)])
+    }
+
+    pub(crate) fn fair_if_possible(&self) -> Self {
+        Lock { core: self.core.fair_if_possible() }
+    }
+
+    pub(crate) fn looked_at(&self) -> PhpResult<Inspection> {
+        self.core.clone().into_face::<Blocking>().inspect().map_err(thrown)
+    }
+}
+
+#[php_impl]
+impl Lock {
+    /// Waits for the lock, for at most `timeout`: what the lock's own option says where that is null, and without a
+    /// limit where it is -1. Throws LockTimeout when others held it all the time.
+    pub fn acquire(&self, timeout: Option<&Zval>) -> PhpResult<Guard> {
+        self.acquired(timeout)
+    }
+
+    /// The lock if it is free, else null.
+    pub fn try_acquire(&self) -> PhpResult<Option<Guard>> {
+        self.tried()
+    }
+
+    /// Calls `work` with the guard while the lock is held, and returns what that returns. Throws LockLost when the lock
+    /// was lost meanwhile and the work threw nothing.
+    pub fn run(&self, work: &Zval, timeout: Option<&Zval>) -> PhpResult<Zval> {
+        let guard = self.acquired(timeout)?;
+        let held = guard.held.clone();
+        let guard = guard.into_zval(false)?;
+        let done = called(&callable(work, "work")?, vec![&guard]);
+        let ended = if held.standing() == Standing::Open { Some(held.release()) } else { None };
+        let done = done?;
+        if let Some(why) = ended.transpose().map_err(thrown)?.and_then(|ending| ending.why) {
+            return Err(thrown(held.loss(&why)));
+        }
+        Ok(done)
+    }
+
+    /// Takes the lock over from `secret`, as `Client::resume` does, with this lock's options.
+    pub fn resume(&self, secret: &Zval) -> PhpResult<Zval> {
+        self.resumed(secret)
+    }
+
+    /// Who holds it, and how many wait for it.
+    pub fn inspect(&self) -> PhpResult<Zval> {
+        ask(self.handle(), "inspect", &[])
+    }
+
+    /// Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did.
+    pub fn break_lock(&self, expectedToken: &Zval) -> PhpResult<Zval> {
+        ask(self.handle(), "break_lock", &[Some(expectedToken)])
+    }
+
+    /// Of a semaphore: how many permits it has from now on.
+    pub fn resize(&self, permits: &Zval) -> PhpResult<()> {
+        ask(self.handle(), "resize", &[Some(permits)]).map(drop)
+    }
+
+    /// What it promises in its layout.
+    pub fn guarantees(&self) -> PhpResult<Zval> {
+        record(self.core.guarantees().into())
+    }
+
+    /// Its name, without the prefix of the address.
+    pub fn name(&self) -> String {
+        self.core.name().to_owned()
+    }
+}
+
+/// Many readers at once, or one writer, first come, first served.
+#[php_class]
+#[php(name = "Lockwright\\RwLock", flags = ext_php_rs::flags::ClassFlags::Final)]
+#[derive(Debug)]
+pub struct RwLock {
+    pub(crate) read: lockwright::Lock,
+    pub(crate) write: lockwright::Lock,
+}
+
+#[php_impl]
+impl RwLock {
+    /// The reader's part.
+    pub fn read(&self) -> Lock {
+        Lock::new(self.read.clone())
+    }
+
+    /// The writer's part.
+    pub fn write(&self) -> Lock {
+        Lock::new(self.write.clone())
+    }
+}

@@ -1,0 +1,74 @@
+//! What one caller at a time does.
+
+use ext_php_rs::convert::{IntoZval, IntoZvalDyn};
+use ext_php_rs::exception::{PhpException, PhpResult};
+use ext_php_rs::prelude::*;
+use ext_php_rs::types::Zval;
+use ext_php_rs::zend::ExecutorGlobals;
+
+use crate::lock::Lock;
+use crate::thrown::type_error;
+
+/// Calls what a program gave. What it throws goes on its way.
+pub(crate) fn called(work: &ZendCallable<'_>, with: Vec<&dyn IntoZvalDyn>) -> PhpResult<Zval> {
+    let done = work.try_call(with);
+    match ExecutorGlobals::take_exception() {
+        Some(exception) => {
+            let class = exception.get_class_entry();
+            Err(PhpException::new(String::new(), 0, class).with_object(exception.into_zval(false)?))
+        }
+        None => Ok(done?),
+    }
+}
+
+/// A job that one caller at a time does, such as to rebuild a cache entry that expired.
+#[php_class]
+#[php(name = "Lockwright\\Once", flags = ext_php_rs::flags::ClassFlags::Final)]
+#[derive(Debug)]
+pub struct Once {
+    pub(crate) lock: Lock,
+    pub(crate) look: Zval,
+    pub(crate) make: Zval,
+    pub(crate) waits: bool,
+}
+
+#[php_impl]
+impl Once {
+    /// The value, fresh or as `make` made it; where somebody else makes it, the stale one, or what comes of waiting.
+    pub fn get(&self) -> PhpResult<Zval> {
+        let found = self.found()?;
+        let guard = match found {
+            Some((value, true)) => return Ok(value),
+            Some((value, false)) if !self.waits => match self.lock.tried()? {
+                Some(guard) => guard,
+                None => return Ok(value),
+            },
+            _ => self.lock.acquired(None)?,
+        };
+        if let Some((value, true)) = self.found()? {
+            return Ok(value);
+        }
+        let made = called(&callable(&self.make, "make")?, vec![&guard.token()?])?;
+        drop(guard);
+        Ok(made)
+    }
+}
+
+impl Once {
+    /// The value that there is, and whether it is fresh.
+    fn found(&self) -> PhpResult<Option<(Zval, bool)>> {
+        let found = called(&callable(&self.look, "look")?, vec![])?;
+        if found.is_null() {
+            return Ok(None);
+        }
+        let wrong = || type_error("look must return null, or an array of the value and whether it is fresh".into());
+        let both = found.array().ok_or_else(wrong)?;
+        let (value, fresh) = (both.get_index(0).ok_or_else(wrong)?, both.get_index(1).and_then(Zval::bool));
+        Ok(Some((value.shallow_clone(), fresh.ok_or_else(wrong)?)))
+    }
+}
+
+/// What PHP can call.
+pub(crate) fn callable<'a>(of: &'a Zval, what: &str) -> PhpResult<ZendCallable<'a>> {
+    of.callable().ok_or_else(|| type_error(format!("Argument ${what} must be callable")))
+}

@@ -1,0 +1,69 @@
+//! What ends with a request, however that ends: every hold is given back. Connections outlive it, for the next one.
+//!
+//! The destructor of a guard comes first where PHP gets to call it, and gives back what it has.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use lockwright::binding::{Held, Standing, unload};
+use lockwright::{Client, Guard};
+
+thread_local! {
+    /// What is held in this request.
+    static HELD: RefCell<Vec<Arc<Held>>> = const { RefCell::new(Vec::new()) };
+    /// Clients that no object has any more, by what they were connected with.
+    static RESTING: RefCell<Vec<(String, Client)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Has it given back at the end of this request, whatever becomes of the object that PHP gets.
+pub(crate) fn hold(guard: Guard) -> Arc<Held> {
+    let held = Arc::new(Held::new(guard));
+    HELD.with_borrow_mut(|all| {
+        all.retain(|held| held.standing() == Standing::Open);
+        all.push(held.clone());
+    });
+    held
+}
+
+/// Gives it back unless that was done; one of a parent process is left alone.
+pub(crate) fn give_back(held: &Held) {
+    if held.standing() == Standing::Open {
+        // Nobody is there to be told: what could not be given back ends with its lease.
+        drop(catch_unwind(AssertUnwindSafe(|| held.release())));
+    }
+}
+
+/// Keeps a client for whoever connects to the same; one is enough.
+pub(crate) fn rest(key: String, client: Client) {
+    RESTING.with_borrow_mut(|all| {
+        if all.iter().all(|(other, _)| *other != key) {
+            all.push((key, client));
+        }
+    });
+}
+
+/// A client that rests.
+pub(crate) fn rested(key: &str) -> Option<Client> {
+    RESTING.with_borrow_mut(|all| {
+        let at = all.iter().position(|(other, _)| other == key)?;
+        Some(all.swap_remove(at).1)
+    })
+}
+
+/// PHP's RSHUTDOWN.
+pub(crate) unsafe extern "C" fn ended(_kind: i32, _module: i32) -> i32 {
+    let all = HELD.with_borrow_mut(std::mem::take);
+    all.iter().for_each(|held| give_back(held));
+    0
+}
+
+/// PHP's MSHUTDOWN, after which it may unload this library.
+pub(crate) unsafe extern "C" fn unloaded(_kind: i32, _module: i32) -> i32 {
+    let resting = RESTING.with_borrow_mut(std::mem::take);
+    drop(catch_unwind(AssertUnwindSafe(|| {
+        drop(resting);
+        unload();
+    })));
+    0
+}

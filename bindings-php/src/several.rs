@@ -1,0 +1,178 @@
+//! Several locks that are taken together, and one of several.
+
+use std::sync::Arc;
+
+use ext_php_rs::convert::IntoZval;
+use ext_php_rs::exception::PhpResult;
+use ext_php_rs::prelude::*;
+use ext_php_rs::types::{ZendHashTable, Zval};
+use lockwright::binding::held::Group;
+use lockwright::binding::{Handle, Held, Standing, open};
+use lockwright::striped::Striped as Segments;
+
+use crate::asked::{ask, outcome};
+use crate::guard::Guard;
+use crate::lock::Lock;
+use crate::request::{give_back, hold};
+use crate::thrown::thrown;
+use crate::value::{ended, segment, text};
+
+/// Locks that are acquired together.
+#[php_class]
+#[php(name = "Lockwright\\MultiLock", flags = ext_php_rs::flags::ClassFlags::Final)]
+#[derive(Debug)]
+pub struct MultiLock {
+    pub(crate) core: lockwright::multi::MultiLock,
+}
+
+#[php_impl]
+impl MultiLock {
+    /// Waits for all of them, as `Lock::acquire` does for one.
+    pub fn acquire(&self, timeout: Option<&Zval>) -> PhpResult<Zval> {
+        ask(Handle::Locks(self.core.clone()), "acquire", &[timeout])
+    }
+
+    /// Their names, in the order in which they are taken.
+    pub fn names(&self) -> Vec<String> {
+        self.core.names().map(str::to_owned).collect()
+    }
+}
+
+/// Locks that are held together. Given back as a guard is.
+#[php_class]
+#[php(name = "Lockwright\\MultiGuard", flags = ext_php_rs::flags::ClassFlags::Final)]
+#[derive(Debug)]
+pub struct MultiGuard {
+    all: Vec<Arc<Held>>,
+}
+
+impl MultiGuard {
+    pub(crate) fn new(all: Vec<lockwright::Guard>) -> Self {
+        MultiGuard { all: all.into_iter().map(hold).collect() }
+    }
+}
+
+impl Drop for MultiGuard {
+    fn drop(&mut self) {
+        self.all.iter().for_each(|held| give_back(held));
+    }
+}
+
+#[php_impl]
+impl MultiGuard {
+    /// The token of each, by the name of its lock.
+    pub fn tokens(&self) -> PhpResult<Zval> {
+        let mut tokens = ZendHashTable::new();
+        for held in &self.all {
+            tokens.insert(&**held.name(), crate::value::of_token(held.token())?)?;
+        }
+        Ok(tokens.into_zval(false)?)
+    }
+
+    /// Whether all are certainly held at this moment.
+    pub fn is_held(&self) -> bool {
+        self.all.iter().all(|held| held.is_held())
+    }
+
+    /// Seconds that all are certainly held without a further renewal.
+    pub fn remaining(&self) -> f64 {
+        let left = |held: &Arc<Held>| held.remaining().unwrap_or_default();
+        self.all.iter().map(left).min().unwrap_or_default().as_secs_f64()
+    }
+
+    /// Gives all of them back in one write, and says what the store found of each, by the name of its lock. Throws the
+    /// first error, having tried all.
+    pub fn release(&self) -> PhpResult<Zval> {
+        if let Some(over) = self.all.iter().find(|held| held.standing() != Standing::Open) {
+            over.is_open("release").map_err(thrown)?;
+        }
+        let mut found = ZendHashTable::new();
+        for (held, ending) in self.all.iter().zip(Group::release(&self.all, false)) {
+            found.insert(&**held.name(), ended(&ending.map_err(thrown)?))?;
+        }
+        Ok(found.into_zval(false)?)
+    }
+}
+
+/// A hot lock that is cut into segments.
+#[php_class]
+#[php(name = "Lockwright\\Striped", flags = ext_php_rs::flags::ClassFlags::Final)]
+#[derive(Debug)]
+pub struct Striped {
+    pub(crate) core: Segments,
+}
+
+#[php_impl]
+impl Striped {
+    /// How many segments there are.
+    pub fn count(&self) -> i64 {
+        i64::try_from(self.core.count()).unwrap_or(i64::MAX)
+    }
+
+    /// The segment of a key.
+    pub fn index_for(&self, key: &Zval) -> PhpResult<i64> {
+        Ok(i64::try_from(self.core.index_for(&text("lock", "key", key)?)).unwrap_or(i64::MAX))
+    }
+
+    /// The lock of the segment of a key.
+    pub fn for_key(&self, key: &Zval) -> PhpResult<Lock> {
+        let index = self.core.index_for(&text("lock", "key", key)?);
+        Ok(Lock::new(self.core.segment(index).clone()))
+    }
+
+    /// The lock of a segment.
+    pub fn segment(&self, index: i64) -> PhpResult<Lock> {
+        let index = open::segment(&self.core, usize::try_from(index).unwrap_or(usize::MAX)).map_err(thrown)?;
+        Ok(Lock::new(self.core.segment(index).clone()))
+    }
+
+    /// Any segment that is free and not sold out; null once all are sold out.
+    pub fn any(&self, timeout: Option<&Zval>) -> PhpResult<Option<Segment>> {
+        let found = segment(outcome(Handle::Segments(self.core.clone()), "any", &[timeout])?)?;
+        Ok(found.map(|(index, guard)| Segment { index, guard, of: self.core.clone() }))
+    }
+
+    /// Every segment may be chosen again.
+    pub fn restock(&self) {
+        self.core.restock();
+    }
+}
+
+/// A segment that is held.
+#[php_class]
+#[php(name = "Lockwright\\Segment", flags = ext_php_rs::flags::ClassFlags::Final)]
+#[derive(Debug)]
+pub struct Segment {
+    index: usize,
+    guard: Guard,
+    of: Segments,
+}
+
+#[php_impl]
+impl Segment {
+    /// Which one.
+    pub fn index(&self) -> i64 {
+        i64::try_from(self.index).unwrap_or(i64::MAX)
+    }
+
+    /// Its fencing token.
+    pub fn token(&self) -> PhpResult<Zval> {
+        self.guard.token()
+    }
+
+    /// Whether it is certainly held at this moment.
+    pub fn is_held(&self) -> bool {
+        self.guard.is_held()
+    }
+
+    /// Gives it back, as `Guard::release`.
+    pub fn release(&self) -> PhpResult<String> {
+        self.guard.release()
+    }
+
+    /// The same of one that has nothing left: this object of `Striped` does not choose it again until it is restocked.
+    pub fn sold_out(&self) -> PhpResult<String> {
+        self.of.mark_sold_out(self.index);
+        self.guard.release()
+    }
+}

@@ -1,0 +1,31 @@
+//! Errors of the core as exceptions of PHP.
+
+use ext_php_rs::convert::IntoZval;
+use ext_php_rs::exception::PhpException;
+use ext_php_rs::types::ZendObject;
+use ext_php_rs::zend::ce;
+use lockwright::Error;
+
+use crate::classes;
+
+/// The exception of the class for its code.
+pub(crate) fn thrown(error: Error) -> PhpException {
+    let message = error.to_string();
+    let Some(class) = classes::of_error(error.kind()) else { return PhpException::from_message(message) };
+    let mut exception = ZendObject::new(class);
+    classes::set(&mut exception, "message", message.as_str());
+    classes::set(&mut exception, "code", error.code());
+    classes::set(&mut exception, "operation", error.operation());
+    classes::set(&mut exception, "lock", error.lock());
+    classes::set(&mut exception, "store", error.store());
+    classes::set(&mut exception, "retryable", error.retryable());
+    match exception.into_zval(false) {
+        Ok(object) => PhpException::new(message, 0, class).with_object(object),
+        Err(_) => PhpException::new(message, 0, class),
+    }
+}
+
+/// An argument that is not of the type that its method takes.
+pub(crate) fn type_error(message: String) -> PhpException {
+    PhpException::new(message, 0, ce::type_error())
+}

@@ -1,0 +1,100 @@
+//! How this thread waits: in slices, so that PHP's signal handlers run and its time limit counts.
+
+use std::time::Duration;
+
+use ext_php_rs::exception::PhpResult;
+use ext_php_rs::ffi;
+use ext_php_rs::zend::{CatchError, ExecutorGlobals, bailout, try_catch};
+use lockwright::binding::{Outcome, Waiting, panicked};
+use lockwright::blocking::Wait;
+use lockwright::{Error, Kind, Result};
+
+use crate::thrown::thrown;
+
+/// How long a wait goes on before it looks for signals.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// What comes of what `begin` begins.
+pub(crate) fn waited(operation: &'static str, begin: impl FnOnce() -> Result<Waiting>) -> PhpResult<Outcome> {
+    let mut waiting = begin().map_err(thrown)?;
+    if let Some(result) = waiting.at_once() {
+        return result.map_err(thrown);
+    }
+    loop {
+        if let Some(result) = waiting.wait(Wait::Park(SLICE)) {
+            return result.map_err(thrown);
+        }
+        match interrupted() {
+            Interrupted::No => {}
+            Interrupted::GiveUp => {
+                drop(waiting);
+                return Err(thrown(Error::new(Kind::Cancelled, operation, "PHP ended the wait")));
+            }
+            Interrupted::Bailout => {
+                drop(waiting);
+                // SAFETY: nothing of this call is left but what PHP owns.
+                unsafe { bailout() }
+            }
+            Interrupted::Panicked => return Err(thrown(panicked())),
+        }
+    }
+}
+
+/// The same between two looks of a wait that this binding makes itself. Whether to go on.
+pub(crate) fn paused(operation: &'static str, pause: Duration) -> PhpResult<()> {
+    let mut left = pause;
+    while !left.is_zero() {
+        let slice = left.min(SLICE);
+        std::thread::sleep(slice);
+        left -= slice;
+        match interrupted() {
+            Interrupted::No => {}
+            // SAFETY: nothing of this call is left but what PHP owns.
+            Interrupted::Bailout => unsafe { bailout() },
+            _ => return Err(thrown(Error::new(Kind::Cancelled, operation, "PHP ended the wait"))),
+        }
+    }
+    Ok(())
+}
+
+enum Interrupted {
+    No,
+    /// An exception is on its way, or the time limit of the script is over, which PHP looks at when we return.
+    GiveUp,
+    Bailout,
+    Panicked,
+}
+
+/// Lets PHP's signal handlers run, if any signal came.
+fn interrupted() -> Interrupted {
+    let globals = ExecutorGlobals::get();
+    // SAFETY: the flags are PHP's own, which its signal handlers set at any time: they are read as they are.
+    let (interrupt, timed_out) = unsafe {
+        (
+            (&raw const globals.vm_interrupt).cast::<bool>().read_volatile(),
+            (&raw const globals.timed_out).cast::<bool>().read_volatile(),
+        )
+    };
+    drop(globals);
+    if !interrupt {
+        return Interrupted::No;
+    }
+    if timed_out {
+        return Interrupted::GiveUp;
+    }
+    ExecutorGlobals::get_mut().cancel_interrupt();
+    let handled = try_catch(|| {
+        // SAFETY: PHP calls it so between two steps of its own, with the frame that is executed, as this call is.
+        unsafe {
+            if let Some(handle) = ffi::zend_interrupt_function {
+                handle(ExecutorGlobals::get().current_execute_data);
+            }
+        }
+    });
+    match handled {
+        Err(CatchError::Bailout) => Interrupted::Bailout,
+        Err(_) => Interrupted::Panicked,
+        Ok(()) if ExecutorGlobals::has_exception() => Interrupted::GiveUp,
+        Ok(()) => Interrupted::No,
+    }
+}

@@ -1,0 +1,122 @@
+<?php
+declare(strict_types=1);
+
+require_once __DIR__ . '/common.php';
+
+use Lockwright\{Client, Closed, Guard, InvalidConfig, LockException, LockTimeout, NotOwned};
+use PHPUnit\Framework\TestCase;
+
+final class LockTest extends TestCase
+{
+    public function testIsHeldUntilItIsReleased(): void
+    {
+        $lock = client()->lock('orders:42', ttl: 10.0);
+        $guard = $lock->acquire(timeout: 2.0);
+        $this->assertTrue($guard->isHeld());
+        $this->assertGreaterThan(8.0, $guard->remaining());
+        $this->assertGreaterThan(0, $guard->token());
+        $this->assertNull($lock->tryAcquire());
+        $this->assertSame('released', $guard->release());
+        $this->assertFalse($guard->isHeld());
+        $next = $lock->tryAcquire();
+        $this->assertGreaterThan($guard->token(), $next->token());
+    }
+
+    public function testATimeLimitIsAnExceptionThatSaysWhy(): void
+    {
+        $client = client();
+        $guard = $client->lock('x')->acquire();
+        try {
+            $client->lock('x')->acquire(timeout: '20ms');
+            $this->fail('it was granted');
+        } catch (LockTimeout $error) {
+            $this->assertSame(['timeout', 'x', 'acquire', true], [$error->getCode(), $error->lock, $error->operation, $error->retryable]);
+            $this->assertSame($client->address(), $error->store);
+            $this->assertSame(__FILE__, $error->getFile());
+            $this->assertInstanceOf(LockException::class, $error);
+        }
+        $guard->release();
+        $this->expectException(NotOwned::class);
+        $guard->release();
+    }
+
+    public function testIsReleasedWhenNothingRefersToTheGuard(): void
+    {
+        $lock = client()->lock('x');
+        $guard = $lock->acquire();
+        $guard = null;
+        $this->assertNotNull($lock->tryAcquire());
+    }
+
+    public function testABlockIsHeldWhileItRuns(): void
+    {
+        $lock = client()->lock('x');
+        $this->assertSame(7, $lock->run(function (Guard $guard) use ($lock) {
+            $this->assertTrue($guard->isHeld());
+            $this->assertNull($lock->tryAcquire());
+            return 7;
+        }));
+        try {
+            $lock->run(fn () => throw new DomainException('mine'));
+            $this->fail('nothing was thrown');
+        } catch (DomainException $error) {
+            $this->assertSame('mine', $error->getMessage());
+        }
+        $this->assertNotNull($lock->tryAcquire());
+    }
+
+    /** @return iterable<array{callable(Client): mixed, class-string<Throwable>, string}> */
+    public static function badInput(): iterable
+    {
+        yield [fn ($client) => $client->lock('x', ttl: -1), InvalidConfig::class, 'ttl is -1.0 seconds'];
+        yield [fn ($client) => $client->lock('x', ttl: NAN), InvalidConfig::class, 'ttl'];
+        yield [fn ($client) => $client->lock('x', ttl: '10 parsecs'), InvalidConfig::class, 'ttl'];
+        yield [fn ($client) => $client->lock('x', ttl: []), TypeError::class, '$ttl must be a number of seconds'];
+        yield [fn ($client) => $client->lock('x', fair: 1), TypeError::class, '$fair must be a bool'];
+        yield [fn ($client) => $client->lock('x', rank: 1.5), TypeError::class, '$rank must be an int'];
+        yield [fn ($client) => $client->lock('x', retry: [1]), TypeError::class, '$retry must be an array'];
+        yield [fn ($client) => $client->lock("\xff"), InvalidConfig::class, 'not UTF-8'];
+        yield [fn ($client) => $client->lock(''), InvalidConfig::class, 'name'];
+        yield [fn ($client) => $client->lock(7), TypeError::class, '$name must be a string'];
+        yield [fn ($client) => $client->lock('x', tttl: 1), Error::class, 'Unknown named parameter $tttl'];
+        yield [fn ($client) => $client->lock('x', layout: 'none-such'), LockException::class, 'none-such'];
+        yield [fn ($client) => $client->semaphore('x', 0), InvalidConfig::class, 'permits'];
+        yield [fn ($client) => $client->semaphore('x', -1), InvalidConfig::class, 'permits'];
+        yield [fn ($client) => $client->striped('x', 0), InvalidConfig::class, 'segments'];
+        yield [fn ($client) => $client->barrier('x', 0), InvalidConfig::class, 'parties'];
+        yield [fn ($client) => $client->once('x', 'no_such_function', 'strlen'), TypeError::class, '$look must be callable'];
+        yield [fn ($client) => $client->resume('no secret'), InvalidConfig::class, 'secret'];
+        yield [fn ($client) => $client->breakLock('x', -1), InvalidConfig::class, 'out of range'];
+        yield [fn () => Client::connect('nowhere://x'), InvalidConfig::class, 'nowhere'];
+        yield [fn ($client) => $client->require(fair: 'yes'), TypeError::class, '$fair must be a bool'];
+        yield [fn () => new Guard(), Exception::class, 'instantiate'];
+        yield [fn ($client) => serialize($client), Exception::class, 'not allowed'];
+        yield [fn ($client) => clone $client, Error::class, 'clone'];
+    }
+
+    /** @dataProvider badInput */
+    public function testBadInputIsRefused(callable $does, string $class, string $says): void
+    {
+        $client = client();
+        try {
+            $does($client);
+            $this->fail('it was taken');
+        } catch (PHPUnit\Framework\AssertionFailedError $failure) {
+            throw $failure;
+        } catch (Throwable $error) {
+            $this->assertInstanceOf($class, $error);
+            $this->assertStringContainsString($says, $error->getMessage());
+        }
+        $this->assertSame([], $client->list());
+    }
+
+    public function testAClosedClientSaysSo(): void
+    {
+        $client = client();
+        $guard = $client->lock('x')->acquire();
+        $client->close();
+        $this->assertFalse($guard->isHeld());
+        $this->expectException(Closed::class);
+        $client->lock('y')->acquire();
+    }
+}

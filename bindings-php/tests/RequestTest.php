@@ -1,0 +1,123 @@
+<?php
+declare(strict_types=1);
+
+require_once __DIR__ . '/common.php';
+
+use PHPUnit\Framework\TestCase;
+
+/** However a request ends, nothing stays locked; and what is forked has its own. */
+final class RequestTest extends TestCase
+{
+    private string $folder;
+
+    protected function setUp(): void
+    {
+        $this->folder = sys_get_temp_dir() . '/lockwright-php-' . getmypid() . '-' . bin2hex(random_bytes(4));
+        mkdir($this->folder);
+    }
+
+    protected function tearDown(): void
+    {
+        exec('rm -rf ' . escapeshellarg($this->folder));
+    }
+
+    private function client(): Lockwright\Client
+    {
+        return Lockwright\Client::connect($this->url());
+    }
+
+    /** Where the processes of this host meet without a server. */
+    private function url(): string
+    {
+        return "sqlite://$this->folder/locks.db";
+    }
+
+    /** @return iterable<string, array{string, array<string, string>, string}> */
+    public static function ends(): iterable
+    {
+        yield 'end' => ['', [], ''];
+        yield 'exit' => ['exit(0);', [], ''];
+        yield 'exception' => ['throw new DomainException("mine");', [], 'mine'];
+        yield 'fatal error' => ['eval("class A { abstract function b(); }");', [], 'Fatal error'];
+        yield 'memory limit' => ['$s = str_repeat("x", 1 << 27);', ['memory_limit' => '16M'], 'Allowed memory size'];
+        yield 'time limit' => ['while (true);', ['max_execution_time' => '1'], 'Maximum execution time'];
+        yield 'in a cycle' => ['$cycle = new stdClass; $cycle->self = $cycle; $cycle->guard = $guard; unset($cycle, $guard); exit;', [], ''];
+        yield 'exit in work' => ['$guard->release(); $client->lock("x")->run(fn () => exit(0));', [], ''];
+        yield 'memory limit in work' => ['$guard->release(); $client->lock("x")->run(fn () => str_repeat("x", 1 << 27));', ['memory_limit' => '16M'], 'Allowed memory size'];
+    }
+
+    /** @dataProvider ends */
+    public function testALockIsFreeWhenItsRequestEnds(string $end, array $settings, string $says): void
+    {
+        $program = '$client = Lockwright\Client::connect(' . var_export($this->url(), true) . ');
+            $guard = $client->lock("x", ttl: 60)->acquire(); echo "held\n"; ' . $end;
+        [$out] = php($program, $settings + ['display_errors' => '1']);
+        $this->assertStringContainsString('held', $out);
+        $this->assertStringContainsString($says, $out);
+        $this->assertNotNull($this->client()->lock('x')->tryAcquire(), $out);
+    }
+
+    /** @requires extension pcntl */
+    public function testAForkedChildHasItsOwn(): void
+    {
+        $client = $this->client();
+        $guard = $client->lock('x')->acquire();
+        $child = pcntl_fork();
+        if ($child === 0) {
+            $is = fn (bool $true, int $code) => $true || posix_kill(getmypid(), 9);
+            try {
+                $guard->release();
+                $code = '';
+            } catch (Lockwright\Forked $error) {
+                $code = $error->getCode();
+            }
+            $is($code === 'forked' && !$guard->isHeld(), 1);
+            $is($client->lock('x')->tryAcquire() === null, 2);
+            $is($client->lock('y')->acquire()->release() === 'released', 3);
+            unset($guard);
+            $client->lock('z')->acquire(); // given back by its destructor
+            $held = $client->lock('w')->acquire();
+            pcntl_exec('/bin/true');
+        }
+        pcntl_waitpid($child, $status);
+        $this->assertSame(0, $status, 'what the child found');
+        $this->assertTrue($guard->isHeld());
+        $this->assertSame('released', $guard->release());
+        $this->assertNotNull($client->lock('z')->tryAcquire());
+    }
+
+    /** @requires extension pcntl */
+    public function testASignalHandlerRunsWhileALockIsWaitedFor(): void
+    {
+        $lock = $this->client()->lock('x');
+        $guard = $lock->acquire();
+        pcntl_async_signals(true);
+        pcntl_signal(SIGALRM, fn () => throw new DomainException('alarm'));
+        pcntl_alarm(1);
+        try {
+            $lock->acquire(timeout: 20);
+            $this->fail('it was granted');
+        } catch (DomainException $error) {
+            $this->assertSame('alarm', $error->getMessage());
+        }
+        pcntl_signal(SIGALRM, SIG_DFL);
+        $guard->release();
+        $this->assertNotNull($lock->tryAcquire(), 'nothing of the wait is left');
+    }
+
+    public function testARequestThatLocksNothingBeginsNothing(): void
+    {
+        [$out] = php('echo count(scandir("/proc/self/task")) - 2, " ", count(preg_grep("/socket/", array_map(fn ($fd) => (string) @readlink("/proc/self/fd/$fd"), scandir("/proc/self/fd"))));');
+        $this->assertSame('1 0', $out);
+    }
+
+    public function testTheNextRequestUsesTheConnectionOfTheLast(): void
+    {
+        $url = place();
+        $client = Lockwright\Client::connect($url);
+        $client->lock('x')->acquire()->release();
+        unset($client);
+        $this->assertSame(1, Lockwright\Client::connect($url)->metrics()->acquired);
+        $this->assertSame(0, Lockwright\Client::connect($url, prefix: 'other:')->metrics()->acquired);
+    }
+}
