@@ -34,13 +34,20 @@ pub(crate) fn give_back(held: &Held) {
     }
 }
 
+/// How many clients rest: a program with more than so many places connects anew.
+const MOST: usize = 16;
+
 /// Keeps a client for whoever connects to the same; one is enough.
 pub(crate) fn rest(key: String, client: Client) {
-    RESTING.with_borrow_mut(|all| {
-        if all.iter().all(|(other, _)| *other != key) {
-            all.push((key, client));
+    let over = RESTING.with_borrow_mut(|all| {
+        if all.iter().any(|(other, _)| *other == key) {
+            return Some((key, client));
         }
+        all.push((key, client));
+        (all.len() > MOST).then(|| all.remove(0))
     });
+    // A connection ends here, with nothing borrowed.
+    drop(over);
 }
 
 /// A client that rests.
@@ -53,16 +60,17 @@ pub(crate) fn rested(key: &str) -> Option<Client> {
 
 /// PHP's RSHUTDOWN.
 pub(crate) unsafe extern "C" fn ended(_kind: i32, _module: i32) -> i32 {
-    let all = HELD.with_borrow_mut(std::mem::take);
-    all.iter().for_each(|held| give_back(held));
+    drop(catch_unwind(AssertUnwindSafe(|| {
+        let all = HELD.with_borrow_mut(std::mem::take);
+        all.iter().for_each(|held| give_back(held));
+    })));
     0
 }
 
 /// PHP's MSHUTDOWN, after which it may unload this library.
 pub(crate) unsafe extern "C" fn unloaded(_kind: i32, _module: i32) -> i32 {
-    let resting = RESTING.with_borrow_mut(std::mem::take);
     drop(catch_unwind(AssertUnwindSafe(|| {
-        drop(resting);
+        drop(RESTING.with_borrow_mut(std::mem::take));
         unload();
     })));
     0
