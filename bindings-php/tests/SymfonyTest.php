@@ -1,0 +1,219 @@
+<?php
+declare(strict_types=1);
+
+require_once __DIR__ . '/common.php';
+
+use Lockwright\Symfony\LockwrightStore;
+use PHPUnit\Framework\TestCase;
+use Psr\Log\AbstractLogger;
+use Symfony\Component\Lock\Exception\{InvalidTtlException, LockAcquiringException, LockConflictedException, LockExpiredException, UnserializableKeyException};
+use Symfony\Component\Lock\{Key, LockFactory};
+use Symfony\Component\Lock\Store\CombinedStore;
+use Symfony\Component\Lock\Strategy\UnanimousStrategy;
+
+/** Symfony's locks on ours. Symfony's own test cases for stores are run by `scripts/full.d`. */
+final class SymfonyTest extends TestCase
+{
+    protected function setUp(): void
+    {
+        if (!stream_resolve_include_path('Symfony/Component/Lock/autoload.php')) {
+            $this->markTestSkipped('there is no Symfony Lock here: apt-get install php-symfony-lock');
+        }
+        require_once 'Symfony/Component/Lock/autoload.php';
+        require_once __DIR__ . '/../symfony/LockwrightStore.php';
+    }
+
+    private function conflicts(callable $work): void
+    {
+        try {
+            $work();
+            $this->fail('it was granted');
+        } catch (LockConflictedException $error) {
+            $this->assertStringContainsString('x', $error->getMessage());
+        }
+    }
+
+    public function testAKeyHoldsItsLockUntilItIsDeleted(): void
+    {
+        foreach (['memory', 'server'] as $of) {
+            $store = new LockwrightStore(client($of));
+            [$one, $two] = [new Key('x'), new Key('x')];
+            $this->assertFalse($store->exists($one));
+            $store->save($one);
+            $store->save($one);
+            $this->conflicts(fn () => $store->save($two));
+            $this->assertSame([true, false], [$store->exists($one), $store->exists($two)]);
+            $store->delete($two);
+            $this->assertTrue($store->exists($one));
+            $token = $store->guard($one)->token();
+            $store->delete($one);
+            $store->delete($one);
+            $this->assertFalse($store->exists($one));
+            $store->waitAndSave($two);
+            $this->assertGreaterThan($token, $store->guard($two)->token());
+        }
+    }
+
+    public function testReadersShareAndOneIsPromotedAndDemoted(): void
+    {
+        foreach (['memory', 'server'] as $of) {
+            $store = new LockwrightStore(client($of));
+            [$one, $two] = [new Key('x'), new Key('x')];
+            $store->saveRead($one);
+            $store->waitAndSaveRead($two);
+            $this->conflicts(fn () => $store->save($one));
+            $this->assertSame([true, true], [$store->exists($one), $store->exists($two)]);
+            $store->delete($two);
+            $store->save($one);
+            $this->conflicts(fn () => $store->saveRead($two));
+            $store->saveRead($one);
+            $store->saveRead($two);
+            $store->delete($one);
+            $store->waitAndSave($two);
+            $this->conflicts(fn () => $store->saveRead($one));
+        }
+    }
+
+    public function testWithoutReadWriteLocksItIsThatOfOtherPrograms(): void
+    {
+        $client = client('server');
+        $store = new LockwrightStore($client, readWrite: false);
+        $key = new Key('exclusive');
+        $store->saveRead($key);
+        $this->assertNull($client->lock('exclusive')->tryAcquire());
+        $this->conflicts(fn () => $store->saveRead(new Key('exclusive')));
+        $store->delete($key);
+        $this->assertNotNull($client->lock('exclusive')->tryAcquire());
+    }
+
+    public function testWhatTheStoreLacksIsSaidAtOnce(): void
+    {
+        $this->expectException(Lockwright\Unsupported::class);
+        new LockwrightStore(Lockwright\Client::connect('redis://localhost?layout=string&format=redis-py'));
+    }
+
+    public function testALockEndsAtItsTime(): void
+    {
+        $client = client();
+        $store = new LockwrightStore($client, initialTtl: 0.1);
+        $key = new Key('x');
+        $store->save($key);
+        $store->putOffExpiration($key, 0.2);
+        $this->assertEqualsWithDelta(0.1, $key->getRemainingLifetime(), 0.1);
+        // Another waits, so that the end is seen as it comes, and not slept for.
+        $next = $client->rwLock('x')->write()->acquire(timeout: 5);
+        $this->assertFalse($store->exists($key));
+        $key->resetLifetime();
+        $logged = $this->logged($store, fn () => $this->conflicts(fn () => $store->putOffExpiration($key, 1)));
+        $this->assertSame(['warning x'], $logged);
+        $next->release();
+        $store->save($key);
+        $this->assertTrue($store->exists($key));
+    }
+
+    public function testWhatExpiresInTheMiddleIsGivenBack(): void
+    {
+        $store = new LockwrightStore(client());
+        $key = new Key('x');
+        $store->save($key);
+        try {
+            $store->putOffExpiration($key, 0.000001);
+            $this->fail('it was put off');
+        } catch (LockExpiredException) {
+        }
+        $late = new Key('x');
+        $late->reduceLifetime(0);
+        try {
+            $store->save($late);
+            $this->fail('it was saved');
+        } catch (LockExpiredException) {
+        }
+        $store->save(new Key('x'));
+        $this->expectException(InvalidTtlException::class);
+        $store->save($key = new Key('y'));
+        $store->putOffExpiration($key, 86401 * 2.0);
+    }
+
+    public function testARenewedLockHasNoEnd(): void
+    {
+        $store = new LockwrightStore(client(), initialTtl: 0.1, renew: true);
+        $key = new Key('x');
+        $store->save($key);
+        usleep(300_000);
+        $this->assertTrue($store->exists($key));
+        $this->assertNull($key->getRemainingLifetime());
+    }
+
+    public function testAKeyIsBoundToItsProcess(): void
+    {
+        $store = new LockwrightStore($client = client(), readWrite: false);
+        $store->save($key = new Key('x'));
+        try {
+            serialize($key);
+            $this->fail('it was serialized');
+        } catch (UnserializableKeyException) {
+        }
+        $secret = $store->guard($key)->export(10);
+        $this->assertFalse($store->exists($key));
+        $this->assertTrue($client->resume($secret)->isHeld());
+        $store->delete($key);
+        $store->save($other = new Key('y'));
+        unset($other);
+        $store->save(new Key('y'));
+    }
+
+    public function testAProblemOfTheStoreIsNoConflict(): void
+    {
+        $store = new LockwrightStore(Lockwright\Client::connect('redis://127.0.0.1:1', storeTimeout: 0.1));
+        $this->expectException(LockAcquiringException::class);
+        $store->save(new Key('x'));
+    }
+
+    public function testSymfonysLocksWork(): void
+    {
+        [$client, $other] = [client(), client()];
+        $factory = new LockFactory(new LockwrightStore($client));
+        [$one, $two] = [$factory->createLock('x', 5), $factory->createLock('x', 5)];
+        $this->assertTrue($one->acquire());
+        $this->assertFalse($two->acquire());
+        $one->refresh();
+        $this->assertEqualsWithDelta(4.5, $one->getRemainingLifetime(), 0.5);
+        $one->release();
+        $this->assertTrue($one->acquireRead() && $two->acquireRead(true));
+        $this->assertFalse($two->acquire());
+        unset($one);
+        $this->assertTrue($two->acquire(true));
+        // A key that several stores hold is several locks.
+        $key = new Key('y');
+        $both = new CombinedStore([new LockwrightStore($client), new LockwrightStore($other)], new UnanimousStrategy());
+        $both->save($key);
+        $this->assertNull($client->rwLock('y')->write()->tryAcquire());
+        $this->assertNull($other->rwLock('y')->read()->tryAcquire());
+        $both->delete($key);
+        $this->assertNotNull($other->rwLock('y')->write()->tryAcquire());
+    }
+
+    public function testALostLockIsLogged(): void
+    {
+        $store = new LockwrightStore($client = client());
+        $store->save($key = new Key('x'));
+        $this->assertTrue($client->breakLock('x', $store->guard($key)->token()));
+        $this->assertSame(['warning x'], $this->logged($store, fn () => $store->delete($key)));
+    }
+
+    /** @return list<string> the level and the lock of what was logged meanwhile */
+    private function logged(LockwrightStore $store, callable $work): array
+    {
+        $logger = new class extends AbstractLogger {
+            public array $lines = [];
+
+            public function log($level, $message, array $context = []): void
+            {
+                $this->lines[] = "$level $context[resource]";
+            }
+        };
+        $store->setLogger($logger);
+        $work();
+        return $logger->lines;
+    }
+}
