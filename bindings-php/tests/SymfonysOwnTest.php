@@ -37,7 +37,8 @@ final class SymfonysOwnTest extends Store\AbstractStoreTestCase
 
     protected function getStore(): PersistingStoreInterface
     {
-        return new LockwrightStore(client('server'));
+        // One prefix for the process and its children.
+        return new LockwrightStore(Lockwright\Client::connect(place('server'), prefix: 'symfony:'));
     }
 
     protected function getClockDelay(): int
