@@ -138,7 +138,7 @@ jvm_build() {
 
 # PHP and its headers, which the extension is made from with libclang; every build of the whole workspace needs them.
 need_php() {
-  need_apt php-cli php-dev php-fpm php-xml php-symfony-lock libclang-dev
+  need_apt php-cli php-dev php-fpm php-xml php-redis php-symfony-lock libclang-dev
   need_command phpunit phpunit
 }
 
