@@ -6,7 +6,8 @@ namespace Lockwright\Symfony;
 use Lockwright\{Client, Guard, InvalidConfig, Lock, LockException, LockLost, LockTimeout, NotOwned};
 use Psr\Log\{LoggerAwareInterface, LoggerAwareTrait, NullLogger};
 use Symfony\Component\Lock\{BlockingSharedLockStoreInterface, BlockingStoreInterface, Key};
-use Symfony\Component\Lock\Exception\{InvalidTtlException, LockAcquiringException, LockConflictedException, LockExpiredException, LockReleasingException};
+use Symfony\Component\Lock\Exception\{InvalidTtlException, LockAcquiringException, LockConflictedException, LockExpiredException};
+use Symfony\Component\Lock\Exception\LockReleasingException;
 use Symfony\Component\Lock\Store\ExpiringStoreTrait;
 
 /**
@@ -119,7 +120,8 @@ final class LockwrightStore implements BlockingStoreInterface, BlockingSharedLoc
             throw new LockReleasingException("The store did not say whether the lock \"$key\" is free; it is when its lease ends.");
         }
         if ($found !== 'released') {
-            $this->logger->warning('The "{resource}" lock was lost before it was released: {found}.', ['resource' => (string) $key, 'found' => $found]);
+            $lost = ['resource' => (string) $key, 'found' => $found];
+            $this->logger->warning('The "{resource}" lock was lost before it was released: {found}.', $lost);
         }
     }
 

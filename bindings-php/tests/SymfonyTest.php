@@ -6,7 +6,8 @@ require_once __DIR__ . '/common.php';
 use Lockwright\Symfony\LockwrightStore;
 use PHPUnit\Framework\TestCase;
 use Psr\Log\AbstractLogger;
-use Symfony\Component\Lock\Exception\{InvalidTtlException, LockAcquiringException, LockConflictedException, LockExpiredException, UnserializableKeyException};
+use Symfony\Component\Lock\Exception\{InvalidTtlException, LockAcquiringException, LockConflictedException, LockExpiredException};
+use Symfony\Component\Lock\Exception\UnserializableKeyException;
 use Symfony\Component\Lock\{Key, LockFactory};
 use Symfony\Component\Lock\Store\CombinedStore;
 use Symfony\Component\Lock\Strategy\UnanimousStrategy;
@@ -160,6 +161,24 @@ final class SymfonyTest extends TestCase
         $store->save($other = new Key('y'));
         unset($other);
         $store->save(new Key('y'));
+    }
+
+    /** @requires extension pcntl */
+    public function testAForkedChildHoldsNothingAndEndsNothing(): void
+    {
+        $place = place('server');
+        $factory = new LockFactory($store = new LockwrightStore(Lockwright\Client::connect($place, prefix: 'fork' . getmypid() . ':')));
+        $lock = $factory->createLock('x', 5);
+        $this->assertTrue($lock->acquire());
+        if (($child = pcntl_fork()) === 0) {
+            $held = $lock->isAcquired();
+            $lock = null;
+            exit($held ? 1 : 0);
+        }
+        pcntl_waitpid($child, $status);
+        $this->assertSame(0, pcntl_wexitstatus($status));
+        $this->assertTrue($lock->isAcquired());
+        $this->assertFalse($factory->createLock('x')->acquire());
     }
 
     public function testAProblemOfTheStoreIsNoConflict(): void
