@@ -3,7 +3,7 @@ declare(strict_types=1);
 
 namespace Lockwright\Symfony;
 
-use Lockwright\{Client, Guard, InvalidConfig, Lock, LockException, LockLost, LockTimeout, NotOwned};
+use Lockwright\{Client, Guard, InvalidConfig, Lock, LockException, LockLost, NotOwned};
 use Psr\Log\{LoggerAwareInterface, LoggerAwareTrait, NullLogger};
 use Symfony\Component\Lock\{BlockingSharedLockStoreInterface, BlockingStoreInterface, Key};
 use Symfony\Component\Lock\Exception\{InvalidTtlException, LockAcquiringException, LockConflictedException, LockExpiredException};
@@ -159,7 +159,7 @@ final class LockwrightStore implements BlockingStoreInterface, BlockingSharedLoc
                 $lock = $this->lock($key, $write);
                 $guard = $wait ? $lock->acquire(timeout: -1) : $lock->tryAcquire();
             }
-        } catch (LockTimeout | NotOwned | LockLost $error) {
+        } catch (NotOwned | LockLost $error) {
             throw new LockConflictedException($error->getMessage(), 0, $error);
         } catch (LockException $error) {
             throw new LockAcquiringException($error->getMessage(), 0, $error);

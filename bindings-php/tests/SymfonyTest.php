@@ -7,7 +7,7 @@ use Lockwright\Symfony\LockwrightStore;
 use PHPUnit\Framework\TestCase;
 use Psr\Log\AbstractLogger;
 use Symfony\Component\Lock\Exception\{InvalidTtlException, LockAcquiringException, LockConflictedException, LockExpiredException};
-use Symfony\Component\Lock\Exception\UnserializableKeyException;
+use Symfony\Component\Lock\Exception\{LockReleasingException, UnserializableKeyException};
 use Symfony\Component\Lock\{Key, LockFactory};
 use Symfony\Component\Lock\Store\CombinedStore;
 use Symfony\Component\Lock\Strategy\UnanimousStrategy;
@@ -49,7 +49,7 @@ final class SymfonyTest extends TestCase
             $token = $store->guard($one)->token();
             $store->delete($one);
             $store->delete($one);
-            $this->assertFalse($store->exists($one));
+            $this->assertSame([false, null], [$store->exists($one), $store->guard($one)]);
             $store->waitAndSave($two);
             $this->assertGreaterThan($token, $store->guard($two)->token());
         }
@@ -96,20 +96,54 @@ final class SymfonyTest extends TestCase
     public function testALockEndsAtItsTime(): void
     {
         $client = client();
-        $store = new LockwrightStore($client, initialTtl: 0.1);
+        $store = new LockwrightStore($client, initialTtl: 0.5);
         $key = new Key('x');
         $store->save($key);
-        $store->putOffExpiration($key, 0.2);
-        $this->assertEqualsWithDelta(0.1, $key->getRemainingLifetime(), 0.1);
-        // Another waits, so that the end is seen as it comes, and not slept for.
-        $next = $client->rwLock('x')->write()->acquire(timeout: 5);
+        $store->putOffExpiration($key, 0.6);
+        $this->assertEqualsWithDelta(0.25, $key->getRemainingLifetime(), 0.25);
+        $next = new Key('x');
+        $store->waitAndSave($next);
         $this->assertFalse($store->exists($key));
         $key->resetLifetime();
         $logged = $this->logged($store, fn () => $this->conflicts(fn () => $store->putOffExpiration($key, 1)));
         $this->assertSame(['warning x'], $logged);
-        $next->release();
+        $store->delete($next);
         $store->save($key);
         $this->assertTrue($store->exists($key));
+    }
+
+    public function testAKeyThatExpiredBeforeItsLeaseIsGivenBackWhenSomebodyLooks(): void
+    {
+        $store = new LockwrightStore(client());
+        $store->save($key = new Key('x'));
+        $this->assertEqualsWithDelta(29.5, $key->getRemainingLifetime(), 0.5);
+        $store->putOffExpiration($key, 0.3);
+        while (!$key->isExpired()) {
+            usleep(5_000);
+        }
+        $this->conflicts(fn () => $store->save(new Key('x')));
+        $this->assertFalse($store->exists($key));
+        $store->save(new Key('x'));
+    }
+
+    public function testToSaveAgainPutsTheEndOff(): void
+    {
+        $store = new LockwrightStore(client(), initialTtl: 3);
+        $store->save($key = new Key('x'));
+        usleep(500_000);
+        $store->save($key);
+        $this->assertGreaterThan(2.6, $store->guard($key)->remaining());
+    }
+
+    public function testWhoWaitsIsPromotedWhenTheOtherReaderIsGone(): void
+    {
+        $store = new LockwrightStore(client(), initialTtl: 0.4);
+        $store->saveRead($one = new Key('x'));
+        $one->resetLifetime();
+        $store->putOffExpiration($one, 10);
+        $store->saveRead($two = new Key('x'));
+        $store->waitAndSave($one);
+        $this->assertSame([true, false], [$store->exists($one), $store->exists($two)]);
     }
 
     public function testWhatExpiresInTheMiddleIsGivenBack(): void
@@ -137,10 +171,10 @@ final class SymfonyTest extends TestCase
 
     public function testARenewedLockHasNoEnd(): void
     {
-        $store = new LockwrightStore(client(), initialTtl: 0.1, renew: true);
+        $store = new LockwrightStore(client(), initialTtl: 0.4, renew: true);
         $key = new Key('x');
         $store->save($key);
-        usleep(300_000);
+        usleep(600_000);
         $this->assertTrue($store->exists($key));
         $this->assertNull($key->getRemainingLifetime());
     }
@@ -188,6 +222,30 @@ final class SymfonyTest extends TestCase
         $store->save(new Key('x'));
     }
 
+    public function testAReleaseThatNobodyAnsweredIsSaid(): void
+    {
+        $free = stream_socket_server('tcp://127.0.0.1:0');
+        $address = stream_socket_get_name($free, false);
+        fclose($free);
+        $command = ['redis-server', '--port', substr(strrchr($address, ':'), 1), '--save', ''];
+        $server = @proc_open($command, [1 => ['file', '/dev/null', 'w']], $pipes);
+        if (!$server) {
+            $this->markTestSkipped('there is no redis-server here');
+        }
+        $store = new LockwrightStore(Lockwright\Client::connect("redis://$address", storeTimeout: 0.5));
+        for ($end = microtime(true) + 10; !@stream_socket_client("tcp://$address") && microtime(true) < $end; usleep(5000));
+        $store->save($key = new Key('x'));
+        proc_terminate($server, SIGKILL);
+        proc_close($server);
+        try {
+            $store->delete($key);
+            $this->fail('it was released');
+        } catch (LockReleasingException $error) {
+            $this->assertStringContainsString('"x"', $error->getMessage());
+        }
+        $this->assertFalse($store->exists($key));
+    }
+
     public function testSymfonysLocksWork(): void
     {
         [$client, $other] = [client(), client()];
@@ -210,6 +268,19 @@ final class SymfonyTest extends TestCase
         $this->assertNull($other->rwLock('y')->read()->tryAcquire());
         $both->delete($key);
         $this->assertNotNull($other->rwLock('y')->write()->tryAcquire());
+    }
+
+    public function testALostLockIsAConflict(): void
+    {
+        $store = new LockwrightStore(client('server'));
+        $breaker = client('server');
+        foreach ([fn ($key) => $store->putOffExpiration($key, 5), fn ($key) => $store->save($key)] as $use) {
+            $store->save($key = new Key('x'));
+            $this->assertTrue($breaker->breakLock('x', $store->guard($key)->token()));
+            $breaker->rwLock('x')->write()->acquire();
+            $this->conflicts(fn () => $use($key));
+            $store->delete($key);
+        }
     }
 
     public function testALostLockIsLogged(): void
