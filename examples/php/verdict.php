@@ -73,12 +73,12 @@ $ours = [
     },
     'who works longer than the lease keeps it' => fn () => rebuild($client, $lock, function () use ($client, $lock) {
         try {
-            $client->lock($lock)->acquire(timeout: 0.3);
+            $client->lock($lock)->acquire(timeout: 1.5);
             return false;
         } catch (LockTimeout) {
             return true;
         }
-    }, ttl: 0.1),
+    }, ttl: 0.7),
     'who was late ends no lock but his own, and the token tells them apart' => function () use ($client, $lock) {
         $a = $client->lock($lock, ttl: 0.05, renew: false)->acquire();
         $b = $client->lock($lock)->acquire(timeout: 5);
