@@ -42,6 +42,11 @@ impl Drop for Client {
     }
 }
 
+/// What was given of these parameters, each by its name.
+macro_rules! given {
+    ($($parameter:ident),+) => { [$((stringify!($parameter), $parameter)),+] };
+}
+
 type Options<'a> = [(&'static str, MaybeGiven<'a>)];
 
 impl Client {
@@ -88,15 +93,7 @@ impl Client {
         cert: Option<&Zval>,
         key: Option<&Zval>,
     ) -> PhpResult<Self> {
-        let given = [
-            ("prefix", prefix),
-            ("connectTimeout", connectTimeout),
-            ("responseTimeout", responseTimeout),
-            ("storeTimeout", storeTimeout),
-            ("ca", ca),
-            ("cert", cert),
-            ("key", key),
-        ];
+        let given = given![prefix, connectTimeout, responseTimeout, storeTimeout, ca, cert, key];
         let mut options = ConnectOptions { language: PHP.name, ..ConnectOptions::default() };
         set(&CONNECT, &mut options, &given, "connect")?;
         let url = url.filter(|url| !url.is_null()).map(|url| text("connect", "url", url)).transpose()?;
@@ -137,20 +134,8 @@ impl Client {
         retry: Option<&Zval>,
         label: Option<&Zval>,
     ) -> PhpResult<Lock> {
-        let given = [
-            ("ttl", ttl),
-            ("timeout", timeout),
-            ("renew", renew),
-            ("maxHold", maxHold),
-            ("atLeastFor", atLeastFor),
-            ("fair", fair),
-            ("rank", rank),
-            ("reentrant", reentrant),
-            ("layout", layout),
-            ("format", format),
-            ("retry", retry),
-            ("label", label),
-        ];
+        let given =
+            given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, reentrant, layout, format, retry, label];
         self.build(name, &given, |client, name| client.lock(name)).map(Lock::new)
     }
 
@@ -170,19 +155,7 @@ impl Client {
         retry: Option<&Zval>,
         label: Option<&Zval>,
     ) -> PhpResult<RwLock> {
-        let given = [
-            ("ttl", ttl),
-            ("timeout", timeout),
-            ("renew", renew),
-            ("maxHold", maxHold),
-            ("atLeastFor", atLeastFor),
-            ("fair", fair),
-            ("rank", rank),
-            ("layout", layout),
-            ("format", format),
-            ("retry", retry),
-            ("label", label),
-        ];
+        let given = given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, layout, format, retry, label];
         let read = self.build(name, &given, |client, name| client.rwlock(name).read())?;
         let write = self.build(name, &given, |client, name| client.rwlock(name).write())?;
         Ok(RwLock { read, write })
@@ -209,19 +182,7 @@ impl Client {
         retry: Option<&Zval>,
         label: Option<&Zval>,
     ) -> PhpResult<Lock> {
-        let given = [
-            ("ttl", ttl),
-            ("timeout", timeout),
-            ("renew", renew),
-            ("maxHold", maxHold),
-            ("atLeastFor", atLeastFor),
-            ("fair", fair),
-            ("rank", rank),
-            ("layout", layout),
-            ("format", format),
-            ("retry", retry),
-            ("label", label),
-        ];
+        let given = given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, layout, format, retry, label];
         let (permits, take) = (count("permits", permits)?, take.map_or(Ok(1), |take| count("take", take))?);
         self.build(name, &given, |client, name| client.semaphore(name, permits).take(take)).map(Lock::new)
     }
@@ -242,19 +203,7 @@ impl Client {
         retry: Option<&Zval>,
         label: Option<&Zval>,
     ) -> PhpResult<MultiLock> {
-        let given = [
-            ("ttl", ttl),
-            ("timeout", timeout),
-            ("renew", renew),
-            ("maxHold", maxHold),
-            ("atLeastFor", atLeastFor),
-            ("fair", fair),
-            ("rank", rank),
-            ("layout", layout),
-            ("format", format),
-            ("retry", retry),
-            ("label", label),
-        ];
+        let given = given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, layout, format, retry, label];
         let names = names.iter().map(|name| text("lock", "name", name)).collect::<PhpResult<Vec<_>>>()?;
         let core = self.core.multi_lock_with(names, &self.options(&given)?).map_err(thrown)?;
         Ok(MultiLock { core })
@@ -277,19 +226,7 @@ impl Client {
         retry: Option<&Zval>,
         label: Option<&Zval>,
     ) -> PhpResult<Striped> {
-        let given = [
-            ("ttl", ttl),
-            ("timeout", timeout),
-            ("renew", renew),
-            ("maxHold", maxHold),
-            ("atLeastFor", atLeastFor),
-            ("fair", fair),
-            ("rank", rank),
-            ("layout", layout),
-            ("format", format),
-            ("retry", retry),
-            ("label", label),
-        ];
+        let given = given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, layout, format, retry, label];
         let segments = usize::try_from(count("segments", segments)?).unwrap_or(usize::MAX);
         let name = text("lock", "name", name)?;
         let core = self.core.striped_with(&name, segments, &self.options(&given)?).map_err(thrown)?;
@@ -319,19 +256,7 @@ impl Client {
         retry: Option<&Zval>,
         label: Option<&Zval>,
     ) -> PhpResult<Once> {
-        let given = [
-            ("ttl", ttl),
-            ("timeout", timeout),
-            ("renew", renew),
-            ("maxHold", maxHold),
-            ("atLeastFor", atLeastFor),
-            ("fair", fair),
-            ("rank", rank),
-            ("layout", layout),
-            ("format", format),
-            ("retry", retry),
-            ("label", label),
-        ];
+        let given = given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, layout, format, retry, label];
         callable(look, "look").and_then(|_| callable(make, "make"))?;
         let lock = Lock::new(self.build(name, &given, |client, name| client.lock(name))?);
         let (look, make) = (look.shallow_clone(), make.shallow_clone());
@@ -351,16 +276,7 @@ impl Client {
         format: Option<&Zval>,
         retry: Option<&Zval>,
     ) -> PhpResult<Election> {
-        let given = [
-            ("ttl", ttl),
-            ("timeout", timeout),
-            ("renew", renew),
-            ("maxHold", maxHold),
-            ("atLeastFor", atLeastFor),
-            ("layout", layout),
-            ("format", format),
-            ("retry", retry),
-        ];
+        let given = given![ttl, timeout, renew, maxHold, atLeastFor, layout, format, retry];
         let (name, options) = (text("lock", "name", name)?, self.options(&given)?);
         Ok(Election { client: self.core.clone(), name, options })
     }
@@ -380,15 +296,7 @@ impl Client {
         format: Option<&Zval>,
         label: Option<&Zval>,
     ) -> PhpResult<Zval> {
-        let given = [
-            ("ttl", ttl),
-            ("renew", renew),
-            ("maxHold", maxHold),
-            ("atLeastFor", atLeastFor),
-            ("layout", layout),
-            ("format", format),
-            ("label", label),
-        ];
+        let given = given![ttl, renew, maxHold, atLeastFor, layout, format, label];
         let known = self.core.exported(&text("resume", "secret", secret)?).map_err(thrown)?;
         let builder = self.core.lock(known.name()).options(self.options(&given)?);
         Lock::new(builder.build().map_err(thrown)?).resumed(secret)
@@ -442,18 +350,7 @@ impl Client {
         push: Option<&Zval>,
         failoverSafe: Option<&Zval>,
     ) -> PhpResult<()> {
-        let given = [
-            ("rwlock", rwlock),
-            ("semaphore", semaphore),
-            ("latch", latch),
-            ("barrier", barrier),
-            ("fenced", fenced),
-            ("fair", fair),
-            ("reentrant", reentrant),
-            ("shared", shared),
-            ("push", push),
-            ("failoverSafe", failoverSafe),
-        ];
+        let given = given![rwlock, semaphore, latch, barrier, fenced, fair, reentrant, shared, push, failoverSafe];
         let mut wanted = Requirements::default();
         set(&REQUIRE, &mut wanted, &given, "require")?;
         self.core.require(wanted).map_err(thrown)
