@@ -10,20 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockwright::Kind;
-use lockwright::blocking::{self, Client, Guard};
+use lockwright::blocking::{self, Client};
 use lockwright::finding::Severity;
 use lockwright::lease::{LossReason, ReleaseOutcome};
 use rustix::process::Signal;
-use zookeeper_server::{PATIENCE, PLAIN, Server, TLS, open, until};
-
-/// Somebody waits for the lock, and has the line already.
-fn waiting(client: &Client, name: &'static str) -> mpsc::Receiver<Guard> {
-    let (tell, hear) = mpsc::channel();
-    let lock = client.lock(name).build().unwrap();
-    thread::spawn(move || tell.send(lock.acquire().unwrap()));
-    until("it waits", || client.inspect(name).unwrap().waiters == 1);
-    hear
-}
+use zookeeper_server::{PATIENCE, PLAIN, Server, TLS, open, until, waiting};
 
 #[test]
 fn a_server_that_is_stopped_takes_the_locks_along_at_their_deadline_and_not_later() {

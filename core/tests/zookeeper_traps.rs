@@ -5,24 +5,14 @@ mod zookeeper_server;
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockwright::blocking::{Client, Guard};
+use lockwright::blocking::Guard;
 use lockwright::finding::Severity;
 use lockwright::lease::{LossReason, ReleaseOutcome};
 use lockwright::{Kind, Token};
-use zookeeper_server::{Gate, PATIENCE, PLAIN, Server, until};
-
-/// Somebody waits for the lock, and has the line already.
-fn waiting(client: &Client, name: &'static str) -> mpsc::Receiver<Guard> {
-    let (tell, hear) = mpsc::channel();
-    let lock = client.lock(name).build().unwrap();
-    thread::spawn(move || tell.send(lock.acquire().unwrap()));
-    until("it waits", || client.inspect(name).unwrap().waiters == 1);
-    hear
-}
+use zookeeper_server::{Gate, PATIENCE, PLAIN, Server, until, waiting};
 
 /// Gives it back, and says under which token it was held.
 fn given_back(guard: Guard) -> Token {

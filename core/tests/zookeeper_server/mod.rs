@@ -6,13 +6,13 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lockwright::Error;
-use lockwright::blocking::Client;
+use lockwright::blocking::{Client, Guard};
 use lockwright::options::ConnectOptions;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -29,6 +29,15 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(began.elapsed() < PATIENCE, "it never comes to that: {what}");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Somebody waits for the lock, and has the line already.
+pub fn waiting(client: &Client, name: &'static str) -> mpsc::Receiver<Guard> {
+    let (tell, hear) = mpsc::channel();
+    let lock = client.lock(name).build().unwrap();
+    thread::spawn(move || tell.send(lock.acquire().unwrap()));
+    until("it waits", || client.inspect(name).unwrap().waiters == 1);
+    hear
 }
 
 /// One server, alone or of an ensemble.
