@@ -61,8 +61,4 @@ impl Contend for Anew {
         let _ = self.0.lock("bench:free").acquire()?.release()?;
         Ok(())
     }
-
-    fn crowd(&mut self, _: Vec<String>, _: Arc<AtomicBool>) -> Result<Crowd> {
-        Err("this contender has one task".into())
-    }
 }

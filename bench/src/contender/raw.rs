@@ -81,10 +81,6 @@ impl Contend for Raw {
         let _: i64 = self.scripts.release(KEY).invoke(&mut self.connection)?;
         Ok(())
     }
-
-    fn crowd(&mut self, _: Vec<String>, _: Arc<AtomicBool>) -> Result<Crowd> {
-        Err("the yardstick has one task".into())
-    }
 }
 
 /// The same on the crate's connection for tasks.

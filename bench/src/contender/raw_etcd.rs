@@ -1,15 +1,13 @@
 //! The yardstick of etcd: what no lock over its transactions can do without. One creates a key under a lease, if it is
 //! not there, and reads whose is the first in line; the other deletes the key, if it is the one that was created.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use etcd_client::{Client, Compare, CompareOp, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp};
 use tokio::runtime::Runtime;
 
 use super::awaited::runtime;
-use super::{Contend, Crowd, nanos};
+use super::{Contend, nanos};
 use crate::Result;
 use crate::server::address;
 
@@ -65,9 +63,5 @@ impl Contend for Etcd {
             }
             Ok(ns)
         })
-    }
-
-    fn crowd(&mut self, _: Vec<String>, _: Arc<AtomicBool>) -> Result<Crowd> {
-        Err("the yardstick has one task".into())
     }
 }

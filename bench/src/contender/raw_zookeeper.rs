@@ -2,10 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use super::{Contend, Crowd};
+use super::Contend;
 use crate::Result;
 use crate::server::address;
 
@@ -101,9 +99,5 @@ impl Contend for ZooKeeper {
         let path = self.create(&format!("{FOLDER}/lock-"), EPHEMERAL_SEQUENTIAL)?;
         self.request(DELETE, &path, |body| body.int(ANY_VERSION))?;
         Ok(())
-    }
-
-    fn crowd(&mut self, _: Vec<String>, _: Arc<AtomicBool>) -> Result<Crowd> {
-        Err("the yardstick has one task".into())
     }
 }

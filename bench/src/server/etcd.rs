@@ -24,11 +24,6 @@ impl Server for Etcd {
     fn calls(&mut self, named: &[String]) -> Result<u64> {
         Ok(calls(&self.get("/metrics")?, named))
     }
-
-    /// Keys go with the leases of those who made them.
-    fn clear(&mut self) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// The calls of these methods among `metrics`, however they ended.

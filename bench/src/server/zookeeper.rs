@@ -19,11 +19,6 @@ impl Server for ZooKeeper {
         let text = ask(&self.address, "mntr")?;
         Ok(value(&text, "zk_packets_received").ok_or("no count of packets")?.parse()?)
     }
-
-    /// Nodes go with the sessions of those who made them.
-    fn clear(&mut self) -> Result<()> {
-        Ok(())
-    }
 }
 
 fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
