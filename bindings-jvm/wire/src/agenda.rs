@@ -239,7 +239,7 @@ pub(crate) fn nudge(_: &mut Request<'_>) -> Result<Reply> {
 
 /// Gives up a job: whether it had not ended yet. What ended is told all the same.
 pub(crate) fn forget(request: &mut Request<'_>) -> Result<Reply> {
-    let (agenda, job) = (agenda()?, request.count()?);
+    let (agenda, job) = (agenda()?, request.job()?);
     let open = locked(&agenda.open).remove(&job);
     if open {
         agenda.jobs.forget(job);

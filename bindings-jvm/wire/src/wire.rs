@@ -39,6 +39,11 @@ impl<'a> Request<'a> {
         Ok(u32::try_from(i32::from_be_bytes(self.take()?)).unwrap_or_default())
     }
 
+    /// The number of a job, which Java keeps as it was given it: of the upper half of them as one below 0.
+    pub(crate) fn job(&mut self) -> Result<u32> {
+        Ok(u32::from_be_bytes(self.take()?))
+    }
+
     /// A number that Java keeps as it was given one.
     pub(crate) fn number(&mut self) -> Result<u64> {
         Ok(u64::from_be_bytes(self.take()?))
