@@ -20,6 +20,11 @@ pub fn kit_sql_condition(column: String, placeholder: String) -> String {
 }
 
 #[napi(catch_unwind)]
+pub fn kit_key_range(key: String) -> Vec<String> {
+    kit::key_range(&key).into()
+}
+
+#[napi(catch_unwind)]
 pub fn kit_header_value(epoch: BigInt, token: BigInt) -> String {
     kit::header_value(Token { epoch: epoch.get_u64().1, n: token.get_u64().1 })
 }

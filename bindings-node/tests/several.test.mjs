@@ -177,6 +177,7 @@ test('the kit refuses tokens that come too late', () => {
   fence.admit({ token: 1n, epoch: 1n })
   assert.throws(() => fence.admit({ token: 8n }), { name: 'Stale', message: /token 8 is stale/ })
   assert.deepEqual(fence.highest, { token: 1n, epoch: 1n })
+  assert.deepEqual(kit.keyRange('orders:42'), ['orders:42/', 'orders:420'])
   assert.equal(kit.sqlCondition('fence'), '(fence IS NULL OR fence <= ?)')
   assert.equal(kit.HEADER, 'If-Fence')
   assert.match(kit.SET_SCRIPT, /KEYS\[2\]/)

@@ -65,6 +65,15 @@ export function sqlCondition(column: string, placeholder = '?'): string {
   return native.kitSqlCondition(text('kit', 'column', column), text('kit', 'placeholder', placeholder))
 }
 
+/**
+ * The keys below `key`, a lock's name with the address's prefix before it, in a store of keys and revisions: from the first to
+ * before the second. A transaction that compares the creation revisions of this range with the token to be *not equal* finds them
+ * so once the lock is lost; what is to be written only while it is held stands in its `else`.
+ */
+export function keyRange(key: string): [from: string, to: string] {
+  return native.kitKeyRange(text('kit', 'key', key))
+}
+
 /** The value of the header. */
 export function headerValue({ token, epoch = 0n }: Fenced): string {
   return native.kitHeaderValue(checkedToken('kit', epoch), checkedToken('kit', token))

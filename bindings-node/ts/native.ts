@@ -113,6 +113,7 @@ interface Native {
   kitHeader(): string
   kitSetScript(): string
   kitSqlCondition(column: string, placeholder: string): string
+  kitKeyRange(key: string): [string, string]
   kitHeaderValue(epoch: bigint, token: bigint): string
   kitReadHeader(value: string): bigint[]
 }

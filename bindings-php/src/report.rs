@@ -73,6 +73,14 @@ impl Kit {
         Ok(kit::sql_condition(&text("kit", "column", column)?, placeholder.as_deref().unwrap_or("?")))
     }
 
+    /// The keys below `key`, a lock's name with the address's prefix before it, in a store of keys and revisions: from
+    /// the first to before the second. A transaction that compares the creation revisions of this range with the token
+    /// to be *not equal* finds them so once the lock is lost; what is to be written only while it is held stands in its
+    /// `else`.
+    pub fn key_range(key: &Zval) -> PhpResult<Vec<String>> {
+        Ok(kit::key_range(&text("kit", "key", key)?).into())
+    }
+
     /// The value of the header.
     pub fn header_value(token: &Zval, epoch: Option<&Zval>) -> PhpResult<String> {
         let epoch = epoch.map(self::token).transpose()?.unwrap_or_default();

@@ -705,6 +705,14 @@ final class Kit
      */
     public static function sqlCondition(string $column, ?string $placeholder = null): string {}
 
+    /**
+     * The keys below `key`, a lock's name with the address's prefix before it, in a store of keys and revisions: from
+     * the first to before the second. A transaction that compares the creation revisions of this range with the token
+     * to be *not equal* finds them so once the lock is lost; what is to be written only while it is held stands in
+     * its `else`.
+     */
+    public static function keyRange(string $key): array {}
+
     /** The value of the header. */
     public static function headerValue(int|string $token, int|string|null $epoch = null): string {}
 

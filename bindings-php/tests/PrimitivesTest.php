@@ -183,6 +183,7 @@ final class PrimitivesTest extends TestCase
         $this->assertSame([2, 7], Kit::readHeader($header));
         $this->assertNull(Kit::readHeader('none'));
         $this->assertStringContainsString('version', Kit::sqlCondition('version'));
+        $this->assertSame(['orders:42/', 'orders:420'], Kit::keyRange('orders:42'));
         $this->assertNotSame('', Kit::HEADER . Kit::SET_SCRIPT);
     }
 }

@@ -59,7 +59,7 @@ mod _lockwright {
         generation,
         green::Notifier,
         guard::{Exported, Guard, Lost},
-        header_value,
+        header_value, key_range,
         latch::Latch,
         lock::{Lock, RLock},
         main_thread, read_header,
@@ -105,6 +105,15 @@ fn generation() -> u64 {
 #[pyo3(signature = (column, placeholder="?"))]
 fn sql_condition(column: &str, placeholder: &str) -> String {
     kit::sql_condition(column, placeholder)
+}
+
+/// The keys below `key`, a lock's name with the address's prefix before it, in a store of keys and revisions: from the
+/// first to before the second. A transaction that compares the creation revisions of this range with the token to be
+/// *not equal* finds them so once the lock is lost; what is to be written only while it is held stands in its failure
+/// branch.
+#[pyfunction]
+fn key_range(key: &str) -> (String, String) {
+    kit::key_range(key).into()
 }
 
 /// The value of the header.

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use lockwright::Kind;
 use lockwright::blocking::Client;
 use lockwright::finding::Severity;
+use lockwright::kit;
 use lockwright::lease::{LossReason, ReleaseOutcome};
 
 fn address() -> String {
@@ -153,6 +155,40 @@ fn a_holder_hears_that_it_is_broken() {
     until("it is lost", || !guard.is_held());
     assert_eq!(guard.why_lost(), Some(LossReason::Broken));
     assert!(other.lock(&name).try_acquire().unwrap().is_some());
+}
+
+#[test]
+fn a_transaction_that_names_the_token_writes_only_while_the_lock_is_held() {
+    let (uri, name) = (address(), name("x"));
+    let (one, other) = (client(&uri, "ttl=20s"), client(&uri, "ttl=20s"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let endpoint = uri.trim_start_matches("etcd://").to_owned();
+    let mut theirs = runtime.block_on(etcd_client::Client::connect([endpoint], None)).unwrap();
+    let [from, to] = kit::key_range(&name);
+    let value = format!("{name}-value");
+    let mut write = |token: u64, text: &str| {
+        let token = i64::try_from(token).unwrap();
+        let lost = Compare::create_revision(from.clone(), CompareOp::NotEqual, token).with_range(to.clone());
+        let write = TxnOp::put(value.clone(), text, None);
+        !runtime.block_on(theirs.txn(Txn::new().when([lost]).or_else([write]))).unwrap().succeeded()
+    };
+    let first = one.lock(&name).acquire().unwrap();
+    let token = first.token().n;
+    assert!(write(token, "first") && write(token, "again"));
+    let waits = std::thread::spawn({
+        let lock = other.lock(&name).build().unwrap();
+        move || lock.acquire().unwrap()
+    });
+    until("it waits", || one.inspect(&name).unwrap().waiters == 1);
+    assert!(write(token, "while one waits"));
+    let _ = first.release().unwrap();
+    let next = waits.join().unwrap();
+    assert!(!write(token, "late") && write(next.token().n, "next"));
+    let last = next.token().n;
+    let _ = next.release().unwrap();
+    assert!(!write(last, "late, and nobody followed"));
+    assert!(etcdctl(&uri, &["get", "--print-value-only", &value]).starts_with("next"));
+    etcdctl(&uri, &["del", &value]);
 }
 
 #[test]

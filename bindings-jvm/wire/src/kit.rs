@@ -16,6 +16,7 @@ pub(crate) fn kit(request: &mut Request<'_>) -> Result<Reply> {
             Some(token) => Value::List(vec![Value::Token(token.epoch), Value::Token(token.n)]),
             None => Value::Nothing,
         }),
+        5 => Reply::told(Value::List(core::key_range(&request.text()?).map(|key| Value::Text(key.into())).into())),
         _ => return Err(lost_track("kit")),
     })
 }

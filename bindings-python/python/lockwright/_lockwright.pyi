@@ -49,6 +49,7 @@ __all__ = [
     "read_header",
     "restored",
     "sql_condition",
+    "key_range",
 ]
 
 __version__: Final[str]
@@ -605,6 +606,13 @@ _HEADER: Final[str]
 def sql_condition(column: str, placeholder: str = "?") -> str:
     """A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay as
     they are. That it changed no row means that the token is stale, or the row is not there.
+    """
+
+def key_range(key: str) -> tuple[str, str]:
+    """The keys below `key`, a lock's name with the address's prefix before it, in a store of keys and revisions: from
+    the first to before the second. A transaction that compares the creation revisions of this range with the token to
+    be *not equal* finds them so once the lock is lost; what is to be written only while it is held stands in its
+    failure branch.
     """
 
 def header_value(token: int, epoch: int = 0) -> str:

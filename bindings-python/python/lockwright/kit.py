@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Optional, Tuple
 
-from lockwright._lockwright import _HEADER, _SET_SCRIPT, header_value, read_header, sql_condition
+from lockwright._lockwright import _HEADER, _SET_SCRIPT, header_value, key_range, read_header, sql_condition
 
-__all__ = ["HEADER", "SET_SCRIPT", "Fence", "Stale", "header_value", "read_header", "sql_condition"]
+__all__ = ["HEADER", "SET_SCRIPT", "Fence", "Stale", "header_value", "key_range", "read_header", "sql_condition"]
 
 HEADER: str = _HEADER
 """The name of a request's header that carries the token."""

@@ -81,6 +81,16 @@ public final class Kit {
     return sqlCondition(column, "?");
   }
 
+  /**
+   * The keys below {@code key}, a lock's name with the address's prefix before it, in a store of keys and revisions: from the first to
+   * before the second. A transaction that compares the creation revisions of this range with the token to be <em>not equal</em> finds them
+   * so once the lock is lost; what is to be written only while it is held stands in its {@code else}.
+   */
+  public static List<String> keyRange(String key) {
+    List<Object> range = Handle.list(new Request(Verb.KIT).octet(5).text("kit", "key", key).call());
+    return List.of((String) range.get(0), (String) range.get(1));
+  }
+
   /** The value of the header. */
   public static String headerValue(Guard guard) {
     return headerValue(new Token(guard.epoch(), guard.token()));

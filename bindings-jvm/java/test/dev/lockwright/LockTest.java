@@ -347,6 +347,7 @@ class LockTest {
     assertEquals(token, Kit.readHeader(Kit.headerValue(token)));
     assertNull(Kit.readHeader("no token"));
     assertTrue(Kit.sqlCondition("fence").contains("fence"));
+    assertEquals(List.of("orders:42/", "orders:420"), Kit.keyRange("orders:42"));
     assertFalse(Kit.HEADER.isEmpty() || Kit.SET_SCRIPT.isEmpty());
   }
 }
