@@ -24,11 +24,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod error;
 pub mod finding;
 pub mod gate;
 pub mod guarantee;
 pub mod kit;
+pub mod layout_choice;
 pub mod lease;
 mod lent;
 pub mod machine;
@@ -38,9 +40,11 @@ pub mod protocol;
 pub mod queue;
 pub mod quorum;
 pub mod rank;
+pub mod reach;
 mod records;
 pub mod relative;
 mod replies;
+pub mod secret;
 pub mod session;
 pub mod share;
 mod span;

@@ -316,6 +316,9 @@ pub enum Term {
     Pushed(StoreTime),
 }
 
+/// The most requests of one batch: what a store does at once without keeping others waiting for more than milliseconds.
+pub const BATCH: usize = 512;
+
 /// A store procedure a layout may call: a Lua script, an SQL statement, a node operation. Identity is the address'
 /// name.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lockwright_machines::error::timed_out;
 use lockwright_machines::gate::Gate;
+use lockwright_machines::layout_choice;
 use lockwright_machines::machine::{PARTING, unfair};
 use lockwright_machines::queue::{OwnerId, Refusal, TaskId};
 use tracing::field::Empty;
@@ -182,15 +183,7 @@ impl<F: Face> LockBuilder<F> {
             options.check()?;
             let layout =
                 of.layout(stores::layout_of(client.inner.store.layouts(), LayoutChoice::of(&options))?, &options)?;
-            layout.check(&options)?;
-            check_rank(&*layout, &options)?;
-            let can = client.promises(&*layout);
-            let wants = [(options.fair && !can.fair, "fair"), (options.reentrant && !can.reentrant, "reentrant")];
-            if let Some((_, what)) = wants.iter().find(|(missing, _)| *missing) {
-                let message =
-                    format!("layout {} cannot be {what} here; leave it out, or choose another layout", can.layout);
-                return Err(Error::unsupported("lock", message));
-            }
+            layout_choice::check(&*layout, &client.promises(&*layout), &options)?;
             let spot = Spot::new(layout, name)?;
             if options.at_least_for.is_some() && !spot.layout.passes(spot.key.clone()) {
                 return Err(cannot_stay(&*spot.layout));
@@ -202,15 +195,6 @@ impl<F: Face> LockBuilder<F> {
         let (spot, at_work) = build().map_err(|error: Error| error.on_store(client.address()))?;
         Ok(Lock { client, spot: Arc::new(spot), wish: Wish::new(options, owner), at_work })
     }
-}
-
-fn check_rank(layout: &dyn Layout, options: &AcquireOptions) -> Result<()> {
-    if options.rank == 0 || layout.serves_by_rank() {
-        return Ok(());
-    }
-    let message =
-        format!("layout {} serves nobody by rank; leave the rank out, or choose the store's own layout", layout.name());
-    Err(Error::unsupported("lock", message))
 }
 
 /// The error for what is to stay taken though it is released, in a layout that cannot leave a lock to nobody.

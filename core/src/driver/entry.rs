@@ -23,9 +23,9 @@ use crate::error::{Error, Result};
 use crate::platform::clock;
 use crate::platform::fence::caught;
 use crate::platform::mutex::locked;
-use crate::protocol::{AttemptId, Channel, InboxId, Layout, Op, Protocol, Requests, StoreEvent, Traits};
+use crate::protocol::{AttemptId, Channel, InboxId, Layout, Op, Protocol, Requests, StoreEvent};
 use crate::session::{Answer, Inbox, RequestId};
-use crate::share::{Primitive, Share};
+use crate::share::Share;
 use crate::stores::{Answered, Outcome};
 use crate::time::Time;
 
@@ -192,7 +192,7 @@ impl Environment for Surroundings<'_> {
 
 impl Entry {
     pub(crate) fn new(name: Arc<str>, key: Arc<str>, layout: Arc<dyn Layout>) -> Self {
-        let machine = Machine::new(kind(&*layout, &key));
+        let machine = Machine::new(Kind::of(&*layout, &key));
         let state = Mutex::new(State { machine, due: None, alive: None });
         Entry { name, key, layout, state }
     }
@@ -422,7 +422,7 @@ impl Entry {
         let mut surroundings = Surroundings { engine, entry: self };
         let mut step = Step::new(&mut effects.machine, &mut surroundings, &mut scratch);
         if let Err(panicked) = caught(|| work(&mut state, &mut step)) {
-            state.machine.give_up(&mut step, kind(&*self.layout, &self.key), panicked.said());
+            state.machine.give_up(&mut step, Kind::of(&*self.layout, &self.key), panicked.said());
             state.due = None;
         }
         scratch.shrink();
@@ -451,16 +451,6 @@ impl State {
         self.due = Some(next);
         self.due
     }
-}
-
-/// What the lock under `key` is to its machine.
-fn kind(layout: &dyn Layout, key: &Arc<str>) -> Kind {
-    let Traits { block, push, bound, .. } = layout.protocol(key.clone()).traits();
-    let is_of_holders = match layout.share() {
-        Some(share) => share.primitive == Primitive::RwLock,
-        None => !layout.has_many_holders(),
-    };
-    Kind { block, push, has_many_holders: layout.has_many_holders(), is_of_holders, bound }
 }
 
 impl std::fmt::Debug for Entry {

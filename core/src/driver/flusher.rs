@@ -13,9 +13,10 @@ use super::entry::{Entry, Outbound};
 use crate::platform::fence;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
+use crate::protocol::BATCH;
 use crate::protocol::{Op, Requests};
 use crate::session::RequestId;
-use crate::stores::{Answered, BATCH, Outcome};
+use crate::stores::{Answered, Outcome};
 
 /// Batches under way at once, so that the store need not wait for us while we read its answers.
 const AT_ONCE: usize = 2;

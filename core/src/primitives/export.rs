@@ -31,7 +31,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_machines::queue::Refusal;
+use lockwright_machines::secret;
 
+use crate::Async;
 use crate::blocking::Acquiring;
 use crate::client::{Blocking, Client, Face, Guard, Holding, Lock, LockBuilder};
 use crate::driver::engine::Trial;
@@ -41,10 +43,6 @@ use crate::error::{Error, Kind, Result};
 use crate::lease::ReleaseOutcome;
 use crate::options::AcquireOptions;
 use crate::protocol::AttemptId;
-use crate::{Async, name};
-
-const HEAD: &str = "lwx1.";
-const DIGITS: usize = 32;
 
 /// What an exported lock is resumed with: text of ASCII without spaces, about as long as the lock's name and 38
 /// characters more. Whoever knows it may take the lock, so it is shown nowhere.
@@ -52,31 +50,6 @@ const DIGITS: usize = 32;
 pub struct Secret(String);
 
 impl Secret {
-    fn new(attempt: AttemptId, name: &str) -> Self {
-        let mut text = format!("{HEAD}{attempt}.");
-        for byte in name.bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b':' => text.push(char::from(byte)),
-                _ => text.push_str(&format!("%{byte:02X}")),
-            }
-        }
-        Secret(text)
-    }
-
-    /// The attempt and the lock's name that `text` stands for.
-    fn read(text: &str) -> Result<(AttemptId, Arc<str>)> {
-        let read = || {
-            let (digits, name) = text.strip_prefix(HEAD)?.split_once('.')?;
-            if digits.len() != DIGITS || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-                return None;
-            }
-            let attempt = AttemptId(u128::from_str_radix(digits, 16).ok()?);
-            Some((attempt, name::check(&decoded(name)?).ok()?))
-        };
-        let message = "this is not the secret of an exported lock; give what `export` returned, unchanged";
-        read().ok_or_else(|| Error::invalid("resume", message))
-    }
-
     /// The text to hand over.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -94,22 +67,6 @@ impl fmt::Debug for Secret {
     }
 }
 
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = text.bytes();
-    let mut out = Vec::with_capacity(text.len());
-    while let Some(byte) = bytes.next() {
-        out.push(match byte {
-            b'%' => {
-                let digits = [bytes.next()?, bytes.next()?];
-                let digits = std::str::from_utf8(&digits).ok().filter(|digits| !digits.starts_with('+'))?;
-                u8::from_str_radix(digits, 16).ok()?
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(out).ok()
-}
-
 /// An export under way. Dropping it takes the lock back.
 struct Exporting {
     holding: Holding,
@@ -121,7 +78,7 @@ impl Exporting {
     fn secret_or_why(&self, settled: Settled) -> Result<Secret> {
         let name = &self.holding.entry.name;
         let error = match settled {
-            Settled::Exported(secret) => return Ok(Secret::new(secret, name)),
+            Settled::Exported(secret) => return Ok(Secret(secret::text(secret, name))),
             Settled::Refused(Refusal::Failed(error)) => error,
             Settled::Released(ReleaseOutcome::Kept(levels)) => Error::unsupported(
                 "export",
@@ -172,7 +129,7 @@ impl<F: Face> Guard<F> {
 impl<F: Face> Lock<F> {
     /// The attempt to take over, where `secret` is one of this lock.
     fn attempt_of(&self, secret: &str) -> Result<AttemptId> {
-        let (attempt, name) = Secret::read(secret)?;
+        let (attempt, name) = secret::read(secret)?;
         if *name != *self.name() {
             let message = format!("the secret is of the lock {name:?}; resume that one");
             return Err(Error::invalid("resume", message).on_lock(self.name()));
@@ -183,7 +140,7 @@ impl<F: Face> Lock<F> {
 
 impl<F: Face> Client<F> {
     fn lock_of(&self, secret: &str) -> Result<Lock<F>> {
-        self.lock(&Secret::read(secret)?.1).build()
+        self.lock(&secret::read(secret)?.1).build()
     }
 }
 
@@ -246,7 +203,7 @@ impl Client<Async> {
     /// # Errors
     /// As there, and as [`LockBuilder::build`].
     pub async fn resume_with(&self, secret: &str, options: &AcquireOptions) -> Result<Guard> {
-        self.lock(&Secret::read(secret)?.1).options(options.clone()).resume(secret).await
+        self.lock(&secret::read(secret)?.1).options(options.clone()).resume(secret).await
     }
 }
 
@@ -298,7 +255,7 @@ impl Client<Blocking> {
     /// # Errors
     /// As there.
     pub fn resume_with(&self, secret: &str, options: &AcquireOptions) -> Result<Guard<Blocking>> {
-        self.lock(&Secret::read(secret)?.1).options(options.clone()).build()?.resume(secret)
+        self.lock(&secret::read(secret)?.1).options(options.clone()).build()?.resume(secret)
     }
 }
 
@@ -317,24 +274,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_read_back_or_refused() {
-        let attempt = AttemptId(7);
-        for name in ["x", "orders:42", "a b/%2E{c}", "\u{1F512}订单", "..", "+1"] {
-            let secret = Secret::new(attempt, name);
-            assert!(secret.as_str().bytes().all(|byte| byte.is_ascii_graphic()), "{}", secret.as_str());
-            let (read, of) = Secret::read(secret.as_str()).unwrap();
-            assert_eq!((read, &*of), (attempt, name));
-            assert_eq!(format!("{secret:?}"), "Secret(..)");
-        }
-        let digits = "0".repeat(DIGITS);
-        let wrong = ["", "lwx1.", "lwx1.7.x", &format!("lwx1.{digits}."), &format!("lwx1.{digits}.%"), "lwx2.7.x"];
-        for text in wrong.into_iter().map(str::to_owned).chain([
-            format!("lwx1.{digits}.%F0"),
-            format!("lwx1.{digits}.%+1"),
-            format!("lwx1.+{}.x", &digits[1..]),
-            format!("lwx1.{digits}.%00"),
-        ]) {
-            assert_eq!(Secret::read(&text).unwrap_err().kind(), Kind::InvalidConfig, "{text}");
-        }
+    fn a_secret_is_shown_nowhere() {
+        let secret = Secret(secret::text(AttemptId(7), "orders:42"));
+        assert_eq!(format!("{secret:?}"), "Secret(..)");
     }
 }

@@ -14,14 +14,10 @@ use tokio::sync::Notify;
 use crate::error::Error;
 use crate::finding::Finding;
 use crate::lease::Sighting;
-use crate::options::AcquireOptions;
 use crate::platform::{clock, runtime};
 use crate::protocol::{Channel, InboxId, Inquiry, Layout, Reply, Requests, StoreEvent};
 use crate::session::Inbox;
 use crate::time::Time;
-
-/// The most requests of one batch: what a store does at once without keeping others waiting for more than milliseconds.
-pub(crate) const BATCH: usize = 512;
 
 /// Something to be awaited on any thread.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -306,46 +302,4 @@ pub trait Sink: Send + Sync {
 
     /// The server is not the one it was (restarted, failed over): what it promised must be verified.
     fn restarted(&self);
-}
-
-/// A layout as it is asked for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LayoutChoice<'a> {
-    pub(crate) layout: Option<&'a str>,
-    pub(crate) format: Option<&'a str>,
-}
-
-impl<'a> LayoutChoice<'a> {
-    /// The one that a lock's options ask for.
-    pub(crate) fn of(options: &'a AcquireOptions) -> Self {
-        LayoutChoice { layout: options.layout.as_deref(), format: options.format.as_deref() }
-    }
-}
-
-/// The one of a store's layouts that is wanted.
-///
-/// # Errors
-/// `unsupported` for a layout or format that this store does not have, `invalid_config` for a format that is missing
-/// or does not go with the layout.
-pub(crate) fn layout_of(known: &[Arc<dyn Layout>], wanted: LayoutChoice<'_>) -> crate::Result<Arc<dyn Layout>> {
-    let name = wanted.layout.or(known.first().map(|layout| layout.name())).unwrap_or_default();
-    let of_name = || known.iter().filter(|layout| layout.name() == name);
-    if let Some(layout) = of_name().find(|layout| layout.format() == wanted.format) {
-        return Ok(layout.clone());
-    }
-    if of_name().next().is_none() {
-        let mut names: Vec<_> = known.iter().map(|layout| layout.name()).collect();
-        names.dedup();
-        let message = format!("there is no layout {name:?} here; there are: {}", names.join(", "));
-        return Err(Error::unsupported("lock", message));
-    }
-    let formats: Vec<_> = of_name().filter_map(|layout| layout.format()).collect();
-    let formats = formats.join(", ");
-    Err(match wanted.format {
-        Some(format) if !formats.is_empty() => {
-            Error::unsupported("lock", format!("layout {name} has no format {format:?}; it has: {formats}"))
-        }
-        Some(_) => Error::invalid("lock", format!("layout {name} has no formats; leave the format out")),
-        None => Error::invalid("lock", format!("layout {name} needs a format, one of: {formats}")),
-    })
 }

@@ -1,37 +1,11 @@
 //! What the addresses of all servers have in common: hosts, user and password, and files for TLS.
 
-use std::borrow::Cow;
-
-use percent_encoding::percent_decode_str;
+pub(super) use lockwright_machines::address::{decode, host, invalid};
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
 use url::Url;
 
 use crate::error::{Error, Result};
 use crate::options::ConnectOptions;
-
-pub(super) fn invalid(message: impl Into<Cow<'static, str>>) -> Error {
-    Error::invalid("connect", message)
-}
-
-/// A part of an address as it is meant; `what` says which.
-///
-/// # Errors
-/// `invalid_config` where it is not UTF-8.
-pub(super) fn decode(what: &str, text: &str) -> Result<String> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    Ok(decoded.map_err(|_| invalid(format!("{what} in the address is not UTF-8 after %-decoding")))?.into_owned())
-}
-
-/// The host, this one where none is named; an address of version 6 without its brackets.
-///
-/// # Errors
-/// As [`decode`].
-pub(super) fn host(url: &Url) -> Result<String> {
-    match url.host() {
-        Some(url::Host::Ipv6(ip)) => Ok(ip.to_string()),
-        Some(host) => decode("the host", &host.to_string()),
-        None => Ok("localhost".to_owned()),
-    }
-}
 
 /// A further host of a list, as an address of its own.
 ///

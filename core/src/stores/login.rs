@@ -1,8 +1,8 @@
 //! Where the user and the password of a connection come from: the address, or a function of the program.
 
+use lockwright_machines::address;
 use url::Url;
 
-use super::address::decode;
 use crate::error::{Error, Kind, Result};
 use crate::options::{ConnectOptions, Credentials, CredentialsSource};
 
@@ -19,10 +19,7 @@ impl Login {
     /// # Errors
     /// `invalid_config` where that is not UTF-8.
     pub(super) fn of(url: &Url, options: &ConnectOptions) -> Result<Self> {
-        let written = Credentials {
-            user: decode("the user", url.username())?,
-            password: decode("the password", url.password().unwrap_or_default())?,
-        };
+        let written = address::credentials(url)?;
         Ok(options.credentials.clone().map_or(Login::Written(written), Login::Asked))
     }
 

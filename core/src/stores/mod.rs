@@ -34,7 +34,8 @@ mod tls;
 pub(crate) use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work};
 #[cfg(feature = "unstable-store")]
 pub use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work, now};
-pub(crate) use adapter::{BATCH, Closing, LayoutChoice, layout_of, not_sent};
+pub(crate) use adapter::{Closing, not_sent};
+pub(crate) use lockwright_machines::layout_choice::{LayoutChoice, layout_of};
 #[cfg(feature = "unstable-store")]
 pub use nodes::on_nodes;
 pub(crate) use registry::open;

@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use lockwright_machines::uri::discreet;
 
-use super::adapter::{LayoutChoice, Store, layout_of};
+use super::adapter::Store;
 use super::nodes;
+use super::{LayoutChoice, layout_of};
 use crate::error::Error;
 use crate::guarantee::Guarantees;
 use crate::options::ConnectOptions;

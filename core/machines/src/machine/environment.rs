@@ -8,9 +8,10 @@ use super::pending::{Left, Release, Task};
 use crate::error::{Error, Result};
 use crate::lease::LossReason;
 use crate::lent::Lent;
-use crate::protocol::{AttemptId, Channel, InboxId, Protocol, Push};
+use crate::protocol::{AttemptId, Channel, InboxId, Layout, Protocol, Push, Traits};
 use crate::queue::{self, HoldId, OwnerId, Refusal};
 use crate::session::{self, Inbox};
+use crate::share::Primitive;
 use crate::time::Time;
 use crate::token::Token;
 
@@ -70,6 +71,16 @@ pub struct Kind {
     pub is_of_holders: bool,
     /// As in [`Traits`](crate::protocol::Traits).
     pub bound: bool,
+}
+
+impl Kind {
+    /// What the lock that `layout` keeps under `key` is.
+    pub fn of(layout: &dyn Layout, key: &Arc<str>) -> Self {
+        let Traits { block, push, bound, .. } = layout.protocol(key.clone()).traits();
+        let has_many_holders = layout.has_many_holders();
+        let is_of_holders = layout.share().map_or(!has_many_holders, |share| share.primitive == Primitive::RwLock);
+        Kind { block, push, has_many_holders, is_of_holders, bound }
+    }
 }
 
 /// What a machine asks of its caller in the middle of a step.

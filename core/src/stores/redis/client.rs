@@ -89,7 +89,7 @@ struct Met {
 
 /// What was sent and is not answered yet.
 struct Sent<'a> {
-    exchange: Exchange<'a>,
+    exchange: Exchange<&'a [Request]>,
     not_after: StoreTime,
     asks_time: bool,
     asks_commands: bool,

@@ -1,18 +1,17 @@
 //! From an address to a store.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+use lockwright_resp::place::{Endpoint, Place};
 
 use super::client::Redis;
 use crate::error::Result;
 use crate::stores::Store;
-use crate::stores::address::{decode, host, invalid, without_tls};
+use crate::stores::address::without_tls;
 use crate::stores::login::Login;
 use crate::stores::tls::{self, Tls};
 use crate::uri::Uri;
-
-const PORT: u16 = 6379;
 
 /// The store of `redis://`, `rediss://` or `redis+unix://`. Sends nothing.
 pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
@@ -21,9 +20,8 @@ pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
 
 /// Everything that is known of a server before it is dialled.
 pub(super) struct Config {
-    pub(super) endpoint: Endpoint,
+    pub(super) place: Place,
     pub(super) tls: Option<Tls>,
-    pub(super) db: u32,
     pub(super) prefix: String,
     pub(super) connect_timeout: Duration,
     pub(super) response_timeout: Duration,
@@ -32,45 +30,24 @@ pub(super) struct Config {
     pub(super) login: Login,
 }
 
-/// Where the server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Endpoint {
-    Tcp { host: String, port: u16 },
-    Unix(PathBuf),
-}
-
 impl Config {
     /// Reads an address and its options.
     ///
     /// # Errors
     /// `invalid_config` for a database that is no number, an option that does not fit, or a file that cannot be read.
     pub(super) fn read(uri: &mut Uri) -> Result<Self> {
-        let option = uri.take_rest("db");
-        let url = uri.url();
-        if url.cannot_be_a_base() {
-            return Err(invalid("the address has no // behind its scheme; write redis://user:password@host:6379/0"));
-        }
-        let is_local = matches!(url.host_str().unwrap_or_default(), "" | "localhost");
-        let (endpoint, place) = match url.scheme() {
-            "redis+unix" if !is_local => {
-                return Err(invalid("a socket file is on this host: write redis+unix:///path/to/socket"));
-            }
-            "redis+unix" => (Endpoint::Unix(decode("the path", url.path())?.into()), ""),
-            _ => (Endpoint::Tcp { host: host(url)?, port: url.port().unwrap_or(PORT) }, url.path().trim_matches('/')),
-        };
-        let db = database(place, option.as_deref())?;
-        let options = &uri.connect;
-        let tls = match (&endpoint, url.scheme()) {
-            (Endpoint::Tcp { host, .. }, "rediss") => {
+        let place = Place::read(uri)?;
+        let (url, options) = (uri.url(), &uri.connect);
+        let tls = match &place.endpoint {
+            Endpoint::Tcp { host, .. } if place.is_secure => {
                 Some(Tls { config: tls::config(options)?, name: tls::name(host)? })
             }
             _ => without_tls("rediss://", options).map(|()| None)?,
         };
         Ok(Config {
             tls,
-            address: shown(url.scheme(), &endpoint, db).into(),
-            endpoint,
-            db,
+            address: place.shown(url.scheme()).into(),
+            place,
             prefix: options.prefix.clone(),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
@@ -82,29 +59,6 @@ impl Config {
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.address)
-    }
-}
-
-/// The database's number, from the path (`redis://host/3`) or the option `db`.
-fn database(path: &str, option: Option<&str>) -> Result<u32> {
-    if option.is_some_and(|option| !path.is_empty() && option != path) {
-        return Err(invalid("the address names two databases; drop the path or the option db"));
-    }
-    match option.unwrap_or(path) {
-        "" => Ok(0),
-        number => number.parse().map_err(|_| {
-            invalid(format!(
-                "the database is {number:?}; it must be a number from 0 (a socket file is redis+unix:///path?db=0)"
-            ))
-        }),
-    }
-}
-
-fn shown(scheme: &str, endpoint: &Endpoint, db: u32) -> String {
-    match endpoint {
-        Endpoint::Tcp { host, port } if host.contains(':') => format!("{scheme}://[{host}]:{port}/{db}"),
-        Endpoint::Tcp { host, port } => format!("{scheme}://{host}:{port}/{db}"),
-        Endpoint::Unix(path) => format!("{scheme}://{}?db={db}", path.display()),
     }
 }
 
@@ -130,7 +84,7 @@ mod tests {
             ("redis+unix:///a%20b/c?db=2", Endpoint::Unix("/a b/c".into()), 2, "redis+unix:///a b/c?db=2"),
         ] {
             let config = read(text).unwrap();
-            assert_eq!((&config.endpoint, config.db, &*config.address), (&endpoint, db, address), "{text}");
+            assert_eq!((&config.place.endpoint, config.place.db, &*config.address), (&endpoint, db, address), "{text}");
         }
     }
 

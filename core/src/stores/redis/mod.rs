@@ -2,20 +2,15 @@
 
 mod client;
 mod config;
-mod exchange;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod greeting;
 mod inbox;
-mod input;
-mod parse;
 mod shared_connection;
-mod shortcut;
 mod socket;
 mod tasks;
 mod topics;
-mod wire;
 
 use lockwright_machines::stores::redis::layouts;
+use lockwright_resp::{exchange, greeting, input, parse, shortcut, wire};
 
 pub(crate) use config::open;

@@ -6,11 +6,12 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use lockwright_resp::place::Endpoint;
 use redis::Value;
 use rustls::{ClientConnection, StreamOwned};
 use zeroize::Zeroize;
 
-use super::config::{Config, Endpoint};
+use super::config::Config;
 use super::greeting::{Greeting, Welcome};
 use super::input::Input;
 use super::shortcut::ShortcutProbe;
@@ -52,7 +53,7 @@ impl Connection {
         let (out, used) = (Vec::new(), clock::now());
         let known = ShortcutProbe::default();
         let mut connection = Connection { stream, input: Input::default(), out, used, known };
-        let greeting = Greeting::new(config, credentials);
+        let greeting = Greeting::new(config.place.db, credentials);
         connection.out.extend_from_slice(&greeting.bytes);
         connection.expect(limit, limit.since(clock::now()));
         let sent = connection.send();
@@ -256,7 +257,7 @@ impl Write for Raw {
 }
 
 fn connect(config: &Config, limit: Time) -> io::Result<Stream> {
-    let socket = match &config.endpoint {
+    let socket = match &config.place.endpoint {
         Endpoint::Unix(path) => socket::Socket::to_file(path, limit)?,
         Endpoint::Tcp { host, port } => socket::Socket::to(&resolve(host, *port, limit)?, limit)?,
     };

@@ -3,9 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
+use lockwright_resp::place::Endpoint;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::config::{Config, Endpoint};
+use super::config::Config;
 use super::greeting::{Greeting, Welcome};
 use super::input::Input;
 use super::shared_connection::SharedConnection;
@@ -46,7 +47,7 @@ pub(super) async fn dial(config: &Config) -> Result<(Pipe, Welcome)> {
 async fn dial_at_leisure(config: &Config) -> Result<(Pipe, Welcome)> {
     let credentials = config.login.credentials_aside().await?;
     let mut pipe = connect(config).await.map_err(|error| unreachable(config, error))?;
-    let greeting = Greeting::new(config, credentials);
+    let greeting = Greeting::new(config.place.db, credentials);
     let (mut input, mut answers) = (Input::default(), Vec::with_capacity(greeting.answers()));
     let mut ended = pipe.write_all(&greeting.bytes).await.err();
     while answers.len() < greeting.answers() && ended.is_none() {
@@ -75,7 +76,7 @@ async fn dial_at_leisure(config: &Config) -> Result<(Pipe, Welcome)> {
 }
 
 async fn connect(config: &Config) -> io::Result<Pipe> {
-    let stream = match &config.endpoint {
+    let stream = match &config.place.endpoint {
         Endpoint::Unix(path) => Stream::to_file(path).await?,
         Endpoint::Tcp { host, port } => {
             let found = tokio::net::lookup_host((host.as_str(), *port)).await.map_err(unknown_host)?;

@@ -26,8 +26,8 @@ use super::wire::{self, HEARTBEAT, Head, News, Node, Opcode, Reader, Watched, co
 use crate::error::{Error, Result};
 use crate::platform::clock;
 use crate::platform::mutex::locked;
-use crate::protocol::{Reply, Request, Requests, StoreEvent};
-use crate::stores::{Answered, BATCH, Outcome, Sink, not_sent};
+use crate::protocol::{BATCH, Reply, Request, Requests, StoreEvent};
+use crate::stores::{Answered, Outcome, Sink, not_sent};
 use crate::time::Time;
 
 /// More names than this in a directory are asked for once at a time.

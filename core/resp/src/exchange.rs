@@ -1,33 +1,37 @@
 //! The commands by which the requests of one write are asked, some of them more than once: the same for blocking and
 //! async callers, who do the sending.
 
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::shortcut::{self, Shortcut, ShortcutProbe};
-use super::wire::{Commands, Given, NO_REPLY, Scripts, groups, is_unknown_script, replies};
-use crate::error::{Error, Kind, Result};
-use crate::protocol::{Reply, Request};
-use crate::time::StoreTime;
+use crate::shortcut::{self, Shortcut, ShortcutProbe};
+use crate::wire::{Commands, Given, NO_REPLY, Scripts, groups, is_unknown_script, replies};
+use lockwright_machines::error::{Error, Kind, Result};
+use lockwright_machines::protocol::{Reply, Request};
+use lockwright_machines::time::StoreTime;
 
-/// See the [module](self).
-pub(super) struct Exchange<'a> {
-    asked: SmallVec<[Asked<'a>; 1]>,
+/// See the [module](self). It has the requests, or borrows them.
+#[derive(Debug)]
+pub struct Exchange<R> {
+    requests: R,
+    asked: SmallVec<[Asked; 1]>,
     /// The run of the server.
     run: Option<Arc<str>>,
 }
 
 /// The requests that travel in one command.
-struct Asked<'a> {
-    group: &'a [Request],
+#[derive(Debug)]
+struct Asked {
+    group: Range<usize>,
     form: Form,
     answer: Option<Value>,
 }
 
 /// As what a command is sent.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Form {
     /// As the server's own command.
     Shortcut(Shortcut),
@@ -61,21 +65,28 @@ impl Form {
     }
 }
 
-impl<'a> Exchange<'a> {
-    pub(super) fn new(requests: &'a [Request], known: &ShortcutProbe) -> Self {
-        let asked = |group| Asked { group, form: Form::of(group, known), answer: None };
-        Exchange { asked: groups(requests).into_iter().map(asked).collect(), run: known.run.clone() }
+impl<R: Deref<Target = [Request]>> Exchange<R> {
+    /// That of `requests`, on a connection of which this is `known`.
+    pub fn new(requests: R, known: &ShortcutProbe) -> Self {
+        let mut start = 0;
+        let asked = |group: &[Request]| {
+            let range = start..start + group.len();
+            start = range.end;
+            Asked { group: range, form: Form::of(group, known), answer: None }
+        };
+        let asked = groups(&requests).into_iter().map(asked).collect();
+        Exchange { requests, asked, run: known.run.clone() }
     }
 
     /// How many commands are to be sent now.
-    pub(super) fn open(&self) -> usize {
+    pub fn open(&self) -> usize {
         self.asked.iter().filter(|asked| asked.answer.is_none()).count()
     }
 
     /// Writes those.
-    pub(super) fn write(&self, scripts: &Scripts, not_after: StoreTime, out: &mut Vec<u8>) {
+    pub fn write(&self, scripts: &Scripts, not_after: StoreTime, out: &mut Vec<u8>) {
         for asked in self.asked.iter().filter(|asked| asked.answer.is_none()) {
-            match (asked.form, asked.group) {
+            match (asked.form, &self.requests[asked.group.clone()]) {
                 (Form::Shortcut(shortcut), [request]) => shortcut.write(out, request),
                 (Form::Marker, [request]) => out.command(&["GET", &request.key]),
                 (form, group) => {
@@ -90,14 +101,14 @@ impl<'a> Exchange<'a> {
     ///
     /// # Errors
     /// `protocol` if some are missing.
-    pub(super) fn take(&mut self, answers: impl IntoIterator<Item = Value>, known: &mut ShortcutProbe) -> Result<()> {
+    pub fn take(&mut self, answers: impl IntoIterator<Item = Value>, known: &mut ShortcutProbe) -> Result<()> {
         let mut answers = answers.into_iter();
         for asked in self.asked.iter_mut().filter(|asked| asked.answer.is_none()) {
             let answer = answers.next().ok_or_else(|| Error::new(Kind::Protocol, "connect", NO_REPLY))?;
             if matches!(asked.form, Form::Shortcut(_)) {
                 known.hear(&answer);
             }
-            let look = asked.group.first().filter(|request| shortcut::looks_at_marker(request));
+            let look = self.requests[asked.group.clone()].first().filter(|request| shortcut::looks_at_marker(request));
             let is_there = |look: &Request| is_marker(&answer, known.marker(&look.key));
             match asked.form.after(&answer) {
                 Some(form) if !(matches!(asked.form, Form::Marker) && look.is_some_and(is_there)) => asked.form = form,
@@ -116,8 +127,9 @@ impl<'a> Exchange<'a> {
     ///
     /// # Errors
     /// `protocol` if the answers are not such as were asked for.
-    pub(super) fn replies(self) -> Result<Vec<Reply>> {
-        replies(self.asked.into_iter().filter_map(|asked| Some((asked.group, asked.answer?))))
+    pub fn replies(self) -> Result<Vec<Reply>> {
+        let requests = &self.requests;
+        replies(self.asked.into_iter().filter_map(|asked| Some((&requests[asked.group], asked.answer?))))
     }
 }
 

@@ -22,13 +22,13 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::layouts::{marker, string};
-use super::wire::Commands;
-use crate::protocol::Request;
+use crate::wire::Commands;
+use lockwright_machines::protocol::Request;
+use lockwright_machines::stores::redis::layouts::{marker, string};
 
 /// A command that deletes a key whose value is the one it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shortcut {
+pub enum Shortcut {
     /// Valkey since 9.0.
     DelIfEq,
     /// Redis since 8.4, Valkey since 9.2.
@@ -46,7 +46,7 @@ impl Shortcut {
     }
 
     /// Writes the one for `request`, which is one that a shortcut [`is_for`].
-    pub(super) fn write(self, out: &mut Vec<u8>, request: &Request) {
+    pub fn write(self, out: &mut Vec<u8>, request: &Request) {
         let owner = string::deleted_owner(request).unwrap_or_default();
         match self {
             Shortcut::DelIfEq => out.command(&[self.name(), &request.key, owner]),
@@ -56,45 +56,45 @@ impl Shortcut {
 }
 
 /// Whether a server may have a command for `request`.
-pub(super) fn is_for(request: &Request) -> bool {
+pub fn is_for(request: &Request) -> bool {
     string::deleted_owner(request).is_some()
 }
 
 /// Asks a server which of the commands it has.
-pub(super) fn ask(out: &mut Vec<u8>) {
+pub fn ask(out: &mut Vec<u8>) {
     let [one, other] = Shortcut::ALL.map(Shortcut::name);
     out.command(&["COMMAND", "INFO", one, other]);
 }
 
 /// What a connection knows.
 #[derive(Debug, Default)]
-pub(super) struct ShortcutProbe {
+pub struct ShortcutProbe {
     is_asked: bool,
-    pub(super) has: Option<Shortcut>,
+    pub has: Option<Shortcut>,
     /// The run of the server that it leads to.
-    pub(super) run: Option<Arc<str>>,
+    pub run: Option<Arc<str>>,
     /// A marker of that run, by its key, which counts for as long as it is there.
-    pub(super) marker: Option<(Arc<str>, Arc<str>)>,
+    pub marker: Option<(Arc<str>, Arc<str>)>,
 }
 
 /// Whether `request` looks at a marker.
-pub(super) fn looks_at_marker(request: &Request) -> bool {
+pub fn looks_at_marker(request: &Request) -> bool {
     std::ptr::eq(request.call, &raw const marker::MARK)
 }
 
 impl ShortcutProbe {
     /// That of a connection to this run of the server.
-    pub(super) fn of(run: Option<&str>) -> Self {
+    pub fn of(run: Option<&str>) -> Self {
         ShortcutProbe { run: run.map(Arc::from), ..Self::default() }
     }
 
     /// The marker under `key`, if it was seen to count.
-    pub(super) fn marker(&self, key: &str) -> Option<Arc<str>> {
+    pub fn marker(&self, key: &str) -> Option<Arc<str>> {
         self.marker.as_ref().filter(|(known, _)| **known == *key).map(|(_, text)| text.clone())
     }
 
     /// The answer to the look at the marker under `key`: a text is one that counts from now on.
-    pub(super) fn learn_marker(&mut self, key: &Arc<str>, answer: &Value) {
+    pub fn learn_marker(&mut self, key: &Arc<str>, answer: &Value) {
         if let Value::BulkString(text) = answer
             && let Ok(text) = std::str::from_utf8(text)
         {
@@ -103,19 +103,19 @@ impl ShortcutProbe {
     }
 
     /// Whether the server is to be asked along with `requests`: once, and only if it matters.
-    pub(super) fn asks(&mut self, requests: &[Request]) -> bool {
+    pub fn asks(&mut self, requests: &[Request]) -> bool {
         !self.is_asked && requests.iter().any(is_for) && !std::mem::replace(&mut self.is_asked, true)
     }
 
     /// Takes the answer to what is [asked](ask). Whoever may not ask is not told, and does without.
-    pub(super) fn learn(&mut self, answer: &Value) {
+    pub fn learn(&mut self, answer: &Value) {
         let Value::Array(described) = answer else { return };
         let is_there = |described: &Value| matches!(described, Value::Array(parts) if !parts.is_empty());
         self.has = Shortcut::ALL.into_iter().zip(described).find_map(|(known, of)| is_there(of).then_some(known));
     }
 
     /// Takes the answer to the command: one that is refused whatever its key is not tried again.
-    pub(super) fn hear(&mut self, answer: &Value) {
+    pub fn hear(&mut self, answer: &Value) {
         if matches!(answer, Value::ServerError(error) if matches!(error.code(), "NOPERM" | "ERR")) {
             self.has = None;
         }

@@ -8,24 +8,24 @@ use std::sync::OnceLock;
 use redis::Value;
 use smallvec::SmallVec;
 
-use crate::error::{Error, Kind};
-use crate::protocol::{Arg, Call, Reply, Request};
-use crate::stores::{BATCH, reach};
-use crate::time::StoreTime;
+use lockwright_machines::error::{Error, Kind};
+use lockwright_machines::protocol::{Arg, BATCH, Call, Reply, Request};
+use lockwright_machines::reach;
+use lockwright_machines::time::StoreTime;
 
 /// The most bytes one reply may have. A page of 500 names of 1 KiB, each byte of it written as three, fits.
-pub(super) const MOST_BYTES: usize = 4 << 20;
+pub const MOST_BYTES: usize = 4 << 20;
 /// The most bytes one line of a reply may have, such as an error: longer texts come with their length.
 const MOST_OF_A_LINE: usize = 64 << 10;
 /// The most digits, and a sign, of a number of 64 bits.
 const MOST_DIGITS: usize = 20;
 /// What is told of a server that lost its way.
-pub(super) const NO_REPLY: &str = "the server sent something that is not a reply; see what answers at that address";
+pub const NO_REPLY: &str = "the server sent something that is not a reply; see what answers at that address";
 /// How deep replies may be nested.
 const DEPTH: usize = 8;
 
 /// Where commands are written, word by word.
-pub(super) trait Commands {
+pub trait Commands {
     /// Begins a command of so many words.
     fn begin(&mut self, words: usize);
 
@@ -101,20 +101,21 @@ fn by_digest(call: &Call) -> Vec<u8> {
 }
 
 /// What is filled in when a request is sent.
-#[derive(Clone, Copy)]
-pub(super) struct Given<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
     /// After which point of the server's clock it does nothing.
-    pub(super) not_after: StoreTime,
+    pub not_after: StoreTime,
     /// The run of the server; nothing where the user may not ask.
-    pub(super) run: &'a str,
+    pub run: &'a str,
 }
 
 /// The scripts that the server is asked for by their digest. Few are used by one program, and each takes as long to
 /// digest as a request to answer, so that is done when the first is asked for.
-pub(super) struct Scripts(Vec<(&'static Call, OnceLock<Vec<u8>>)>);
+#[derive(Debug)]
+pub struct Scripts(Vec<(&'static Call, OnceLock<Vec<u8>>)>);
 
 impl Scripts {
-    pub(super) fn new(calls: impl Iterator<Item = &'static Call>) -> Self {
+    pub fn new(calls: impl Iterator<Item = &'static Call>) -> Self {
         Scripts(calls.map(|call| (call, OnceLock::new())).collect())
     }
 
@@ -124,7 +125,7 @@ impl Scripts {
     }
 
     /// Writes the command that asks for all of `group`; `whole` sends the script itself instead of its digest.
-    pub(super) fn write(&self, out: &mut Vec<u8>, group: &[Request], given: Given<'_>, whole: bool) {
+    pub fn write(&self, out: &mut Vec<u8>, group: &[Request], given: Given<'_>, whole: bool) {
         let Some(Request { call, .. }) = group.first() else { return };
         let beside = |request: &Request| request.args.iter().filter(|arg| matches!(arg, Arg::Key(_))).count();
         let keys: usize = group.iter().map(|request| 1 + beside(request)).sum();
@@ -160,18 +161,18 @@ impl Scripts {
 }
 
 /// The requests of a write, by the command each will travel in.
-pub(super) fn groups(requests: &[Request]) -> SmallVec<[&[Request]; 1]> {
+pub fn groups(requests: &[Request]) -> SmallVec<[&[Request]; 1]> {
     let together = |a: &Request, b: &Request| a.call.batch && std::ptr::eq(a.call, b.call);
     requests.chunk_by(together).flat_map(|run| run.chunks(BATCH)).collect()
 }
 
 /// Whether the server does not know the script whose digest it was sent.
-pub(super) fn is_unknown_script(value: &Value) -> bool {
+pub fn is_unknown_script(value: &Value) -> bool {
     matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
 /// One reply for each request of the groups, from the one value that each of them was answered.
-pub(super) fn replies<'a>(answered: impl IntoIterator<Item = (&'a [Request], Value)>) -> Result<Vec<Reply>, Error> {
+pub fn replies<'a>(answered: impl IntoIterator<Item = (&'a [Request], Value)>) -> Result<Vec<Reply>, Error> {
     let mut all = Vec::with_capacity(1);
     for (group, value) in answered {
         match (reply(value)?, group) {
@@ -207,14 +208,14 @@ fn strange(what: &'static str) -> Error {
 }
 
 /// Why a request has no answer.
-pub(super) fn lost(error: std::io::Error) -> Error {
+pub fn lost(error: std::io::Error) -> Error {
     reach::lost(NO_REPLY, error)
 }
 
 /// Follows the replies in a stream of bytes, keeping none of them: where each ends, and whether they are replies at
 /// all.
 #[derive(Debug, Default)]
-pub(super) struct Frames {
+pub struct Frames {
     at: At,
     /// Elements still to come, of the reply's lists from the outermost to the innermost.
     open: SmallVec<[usize; DEPTH]>,
@@ -241,7 +242,7 @@ enum At {
 
 /// Why a stream of bytes is not the protocol's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Broken {
+pub enum Broken {
     /// No reply begins or goes on like this.
     Alien,
     /// It begins as TLS tells that something is wrong.
@@ -252,7 +253,7 @@ pub(super) enum Broken {
 
 impl Frames {
     /// Follows `bytes` up to the end of the present reply, and returns that end if it is reached.
-    pub(super) fn end(&mut self, bytes: &[u8]) -> Result<Option<usize>, Broken> {
+    pub fn end(&mut self, bytes: &[u8]) -> Result<Option<usize>, Broken> {
         let mut next = 0;
         while let Some(&byte) = bytes.get(next) {
             let mut taken = 1;
@@ -363,14 +364,14 @@ impl Frames {
 
 /// Looks at everything that a connection reads, and remembers what was wrong with it.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub struct Watch {
     frames: Frames,
-    pub(super) broken: Option<(Broken, String)>,
+    pub broken: Option<(Broken, String)>,
 }
 
 impl Watch {
     /// Looks at `bytes` up to the end of the present reply, and returns that end if it is reached.
-    pub(super) fn end(&mut self, bytes: &[u8]) -> std::io::Result<Option<usize>> {
+    pub fn end(&mut self, bytes: &[u8]) -> std::io::Result<Option<usize>> {
         self.frames.end(bytes).map_err(|broken| self.remember(broken, bytes))
     }
 
@@ -383,7 +384,7 @@ impl Watch {
 
 impl Broken {
     /// The error for a server that sent such a thing, beginning with `seen`.
-    pub(super) fn explain(self, seen: &str) -> Error {
+    pub fn explain(self, seen: &str) -> Error {
         let message = match self {
             Broken::Excessive => {
                 "the server sent a reply larger than any that was asked for; see what answers at that address".into()
@@ -412,7 +413,7 @@ impl At {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stores::redis::layouts::native_scripts::CALLS;
+    use lockwright_machines::stores::redis::layouts::native_scripts::CALLS;
 
     fn ends(bytes: &[u8], step: usize) -> Result<usize, Broken> {
         let (mut frames, mut count) = (Frames::default(), 0);

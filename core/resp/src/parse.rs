@@ -6,11 +6,11 @@
 
 use redis::{RedisResult, Value};
 
-/// The value of `reply`, whose end and depth [`Frames`](super::wire::Frames) found.
+/// The value of `reply`, whose end and depth [`Frames`](crate::wire::Frames) found.
 ///
 /// # Errors
 /// It is none, though it ends where one would.
-pub(super) fn value(reply: &[u8]) -> RedisResult<Value> {
+pub fn value(reply: &[u8]) -> RedisResult<Value> {
     match everyday(reply) {
         Some((value, [])) => Ok(value),
         _ => redis::parse_redis_value(reply),

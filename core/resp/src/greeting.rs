@@ -3,32 +3,37 @@
 use redis::Value;
 use zeroize::Zeroizing;
 
-use super::config::Config;
-use super::wire::Commands;
-use crate::error::{Error, Kind, Result};
-use crate::options::Credentials;
-use crate::time::StoreTime;
+use crate::wire::Commands;
+use lockwright_machines::error::{Error, Kind, Result};
+use lockwright_machines::options::Credentials;
+use lockwright_machines::time::StoreTime;
 
 /// So many characters of a password are enough to tell it.
 const TELLTALE: usize = 8;
 
 /// What is said, in one write, and who must not be quoted.
-pub(super) struct Greeting {
+pub struct Greeting {
     /// Wiped from memory with it: a password is in there.
-    pub(super) bytes: Zeroizing<Vec<u8>>,
+    pub bytes: Zeroizing<Vec<u8>>,
     asked: Vec<Asked>,
     credentials: Credentials,
 }
 
+impl std::fmt::Debug for Greeting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Greeting of {} words", self.asked.len())
+    }
+}
+
 /// What a server says of itself.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Welcome {
-    pub(super) at: StoreTime,
+pub struct Welcome {
+    pub at: StoreTime,
     /// Differs after each of its starts; unknown where the user may not ask.
-    pub(super) run: Option<String>,
+    pub run: Option<String>,
     /// By which policy it drops keys, locks among them, once its memory is full; none where it drops none, or the user
     /// may not ask.
-    pub(super) evicts: Option<String>,
+    pub evicts: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,7 +48,7 @@ enum Asked {
 }
 
 impl Greeting {
-    pub(super) fn new(config: &Config, credentials: Credentials) -> Self {
+    pub fn new(db: u32, credentials: Credentials) -> Self {
         let mut greeting =
             Greeting { bytes: Zeroizing::default(), asked: Vec::new(), credentials: credentials.clone() };
         let Credentials { user, password } = &credentials;
@@ -52,8 +57,8 @@ impl Greeting {
             ("", password) => greeting.ask(Asked::Login, &["AUTH", password]),
             (user, password) => greeting.ask(Asked::Login, &["AUTH", user, password]),
         }
-        if config.db != 0 {
-            greeting.ask(Asked::Database, &["SELECT", &config.db.to_string()]);
+        if db != 0 {
+            greeting.ask(Asked::Database, &["SELECT", &db.to_string()]);
         }
         greeting.ask(Asked::Courtesy, &["CLIENT", "SETNAME", "lockwright"]);
         greeting.ask(Asked::Courtesy, &["CLIENT", "SETINFO", "LIB-NAME", "lockwright"]);
@@ -70,7 +75,7 @@ impl Greeting {
     }
 
     /// How many answers there will be.
-    pub(super) fn answers(&self) -> usize {
+    pub fn answers(&self) -> usize {
         self.asked.len()
     }
 
@@ -79,7 +84,7 @@ impl Greeting {
     /// # Errors
     /// The first refusal that matters: `auth`, `invalid_config` for a database that is not there, `unavailable` for a
     /// server that cannot serve yet, `protocol` for anything a Redis server would not say.
-    pub(super) fn read(&self, answers: &[Value]) -> Result<Welcome> {
+    pub fn read(&self, answers: &[Value]) -> Result<Welcome> {
         let mut welcome = Welcome { at: StoreTime(0), run: None, evicts: None };
         for (at, (asked, answer)) in self.asked.iter().zip(answers).enumerate() {
             let is_last_word = at + 1 == answers.len() && answers.len() < self.asked.len();
@@ -131,7 +136,7 @@ impl Greeting {
     }
 
     /// `text` as it may be shown: whoever is on the other side may have sent our password back.
-    pub(super) fn quotable(&self, text: &str) -> String {
+    pub fn quotable(&self, text: &str) -> String {
         let shown = text.split(char::is_control).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
         let text: String = text.chars().filter(|c| !c.is_control()).collect();
         // What comes back may be cut off anywhere.
@@ -144,7 +149,7 @@ impl Greeting {
 }
 
 /// The server's clock in an answer to `TIME`.
-pub(super) fn time(answer: &Value) -> Option<StoreTime> {
+pub fn time(answer: &Value) -> Option<StoreTime> {
     let Value::Array(parts) = answer else { return None };
     let [Value::BulkString(seconds), Value::BulkString(micros)] = parts.as_slice() else { return None };
     let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<i64>().ok();
@@ -167,12 +172,15 @@ fn evicts(answer: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::ConnectOptions;
-    use crate::uri::Uri;
+    use lockwright_machines::address;
+    use lockwright_machines::options::ConnectOptions;
+    use lockwright_machines::uri::Uri;
+
+    use crate::place::Place;
 
     fn greeting(address: &str) -> Greeting {
-        let config = Config::read(&mut Uri::parse(address, ConnectOptions::default()).unwrap()).unwrap();
-        Greeting::new(&config, config.login.credentials().unwrap())
+        let mut uri = Uri::parse(address, ConnectOptions::default()).unwrap();
+        Greeting::new(Place::read(&mut uri).unwrap().db, address::credentials(uri.url()).unwrap())
     }
 
     fn error(line: &str) -> Value {

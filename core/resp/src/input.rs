@@ -5,18 +5,18 @@ use std::ops::Range;
 
 use redis::Value;
 
-use super::parse;
-use super::wire::Watch;
+use crate::parse;
+use crate::wire::Watch;
 
 /// What has come and was not taken yet: mostly nothing, or a part of the next reply.
-#[derive(Default)]
-pub(super) struct Input {
+#[derive(Debug, Default)]
+pub struct Input {
     /// Memory to read into, of which the range `here` is what has come.
     bytes: Vec<u8>,
     here: Range<usize>,
     /// How much of that was looked at: no reply ends in it.
     looked: usize,
-    pub(super) watch: Watch,
+    pub watch: Watch,
 }
 
 /// How much is read at a time. A longer reply has more while it arrives.
@@ -27,7 +27,7 @@ impl Input {
     ///
     /// # Errors
     /// What came is none.
-    pub(super) fn value(&mut self) -> io::Result<Option<Value>> {
+    pub fn value(&mut self) -> io::Result<Option<Value>> {
         let come = &self.bytes[self.here.clone()];
         let Some(end) = self.watch.end(&come[self.looked..])? else {
             self.looked = come.len();
@@ -46,7 +46,7 @@ impl Input {
     }
 
     /// Where to read more of it into.
-    pub(super) fn room(&mut self) -> &mut [u8] {
+    pub fn room(&mut self) -> &mut [u8] {
         if self.here.end == self.bytes.len() {
             self.bytes.drain(..self.here.start);
             self.here = 0..self.here.len();
@@ -59,7 +59,7 @@ impl Input {
     ///
     /// # Errors
     /// It has.
-    pub(super) fn came(&mut self, count: usize) -> io::Result<()> {
+    pub fn came(&mut self, count: usize) -> io::Result<()> {
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -68,7 +68,7 @@ impl Input {
     }
 
     /// Whether everything that came was taken.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.here.is_empty()
     }
 }

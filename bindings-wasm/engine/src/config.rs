@@ -1,0 +1,106 @@
+//! What is known of a server before it is dialled.
+
+use std::sync::Arc;
+
+use lockwright_machines::address::{credentials, invalid};
+use lockwright_machines::error::{Error, Result};
+use lockwright_machines::options::{AcquireOptions, ConnectOptions, Credentials};
+use lockwright_machines::uri::Uri;
+use lockwright_resp::place::{Endpoint, Place};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Config {
+    /// Where the server listens.
+    pub host: String,
+    /// On which port.
+    pub port: u16,
+    /// As it may be shown.
+    pub address: Arc<str>,
+    pub(crate) db: u32,
+    pub(crate) login: Login,
+    pub(crate) options: ConnectOptions,
+    /// Defaults of every lock.
+    pub(crate) lock: AcquireOptions,
+}
+
+/// Who says that it is us; never shown.
+pub(crate) struct Login(pub(crate) Credentials);
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Login(..)")
+    }
+}
+
+impl Config {
+    /// Reads an address with its options, for a face that shows itself as `language`.
+    ///
+    /// # Errors
+    /// `invalid_config` for what is wrong, `unsupported` for what is not to be had in WebAssembly.
+    pub fn read(address: &str, language: &'static str) -> Result<Self> {
+        let mut uri = Uri::parse(address, ConnectOptions { language, ..ConnectOptions::default() })?;
+        let read = Config::of(&mut uri);
+        read.map_err(|error| lockwright_machines::uri::discreet(&uri, error))
+    }
+
+    fn of(uri: &mut Uri) -> Result<Self> {
+        match uri.scheme() {
+            "redis" | "redis+unix" | "rediss" => {}
+            other => {
+                let message = format!("{other}:// is not to be had in WebAssembly; take redis://");
+                return Err(Error::unsupported("connect", message));
+            }
+        }
+        if !uri.take_other_nodes().is_empty() {
+            return Err(Error::unsupported("connect", "several servers (a quorum) are not to be had in WebAssembly"));
+        }
+        let place = Place::read(uri)?;
+        let shown = place.shown(uri.scheme());
+        let (host, port) = match place.endpoint {
+            Endpoint::Tcp { .. } if place.is_secure => {
+                let message = "TLS is not to be had in WebAssembly yet; take redis:// through a tunnel of the host's";
+                return Err(Error::unsupported("connect", message));
+            }
+            Endpoint::Tcp { host, port } => (host, port),
+            Endpoint::Unix(_) => {
+                return Err(Error::unsupported("connect", "there are no socket files in WebAssembly; take redis://"));
+            }
+        };
+        let options = uri.connect.clone();
+        if options.ca.is_some() || options.cert.is_some() || options.key.is_some() {
+            return Err(invalid("ca, cert and key are for an address with TLS"));
+        }
+        uri.check_all_read()?;
+        let login = Login(credentials(uri.url())?);
+        Ok(Config { host, port, address: shown.into(), db: place.db, login, options, lock: uri.lock.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwright_machines::error::Kind;
+
+    #[test]
+    fn an_address_is_read_or_refused() {
+        let config = Config::read("redis://u:p%20w@[::1]:7/3?ttl=5s&prefix=app:", "wasm").unwrap();
+        assert_eq!((&*config.host, config.port, config.db), ("::1", 7, 3));
+        assert_eq!((&*config.address, config.login.0.password.as_str()), ("redis://[::1]:7/3", "p w"));
+        assert_eq!((config.lock.ttl.as_secs(), config.options.prefix.as_str()), (5, "app:"));
+        for (address, kind) in [
+            ("", Kind::InvalidConfig),
+            ("localhost:6379", Kind::InvalidConfig),
+            ("redis://h/x", Kind::InvalidConfig),
+            ("redis://h?tll=5s", Kind::InvalidConfig),
+            ("rediss://h", Kind::Unsupported),
+            ("redis+unix:///s", Kind::Unsupported),
+            ("redis://a redis://b redis://c", Kind::Unsupported),
+            ("redis://a,b", Kind::Unsupported),
+            ("etcd://h", Kind::Unsupported),
+            ("sqlite://", Kind::Unsupported),
+        ] {
+            assert_eq!(Config::read(address, "wasm").unwrap_err().kind(), kind, "{address:?}");
+        }
+    }
+}

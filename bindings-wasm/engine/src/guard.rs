@@ -1,0 +1,174 @@
+//! A lock that is held: renewed, given back, left to a secret.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use lockwright_machines::error::{Error, Kind, Result};
+use lockwright_machines::lease::{LossReason, ReleaseOutcome};
+use lockwright_machines::machine::{Event, Hold as _, Settled};
+use lockwright_machines::options::AcquireOptions;
+use lockwright_machines::queue::Refusal;
+use lockwright_machines::secret;
+use lockwright_machines::time::Time;
+use lockwright_machines::token::Token;
+
+use crate::engine::{Engine, Spot, Ticket};
+use crate::hold::Hold;
+
+/// See the [module](self). Whoever drops it without a [release](Engine::release) lets its lease run out.
+#[derive(Debug)]
+pub struct Guard {
+    spot: Rc<Spot>,
+    lock: u64,
+    _used: Rc<()>,
+    hold: Hold,
+    is_over: bool,
+}
+
+impl Guard {
+    pub(crate) fn new(spot: Rc<Spot>, lock: u64, used: Rc<()>, hold: Hold) -> Self {
+        Guard { spot, lock, _used: used, hold, is_over: false }
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &str {
+        &self.spot.name
+    }
+
+    /// Its fencing token; [`Token::NONE`] where the layout has none.
+    pub fn token(&self) -> Token {
+        self.hold.shown().unwrap_or(Token::NONE)
+    }
+
+    /// How much longer it is certainly held.
+    pub fn remaining(&self, now: Time) -> Duration {
+        if self.is_over { Duration::ZERO } else { self.hold.remaining(now) }
+    }
+
+    /// Why it was lost, if it was.
+    pub fn why_lost(&self, now: Time) -> Option<LossReason> {
+        if self.is_over { None } else { self.hold.why_lost(now) }
+    }
+
+    /// Whether it was released or exported.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+}
+
+impl Engine {
+    fn on_guard(&self, guard: &Guard, error: Error) -> Error {
+        error.on_lock(guard.spot.name.clone()).on_store(self.config().address.clone())
+    }
+
+    /// # Errors
+    /// `not_owned` where it was given back already.
+    fn check_held(&self, guard: &Guard, operation: &'static str) -> Result<()> {
+        if guard.is_over {
+            let error = Error::new(Kind::NotOwned, operation, "this guard was released or exported already");
+            return Err(self.on_guard(guard, error));
+        }
+        Ok(())
+    }
+
+    /// Gives the lock back; [`released`](Self::released) has what the store found.
+    ///
+    /// # Errors
+    /// `not_owned` where it was given back already.
+    pub fn release(&mut self, now: Time, guard: &mut Guard) -> Result<Ticket> {
+        self.check_held(guard, "release")?;
+        guard.is_over = true;
+        let (hold, token, waiter) = (guard.hold.id(), guard.hold.shown(), self.next_ticket());
+        self.tell(now, guard.lock, Event::Release { hold, token, waiter });
+        self.look(now);
+        Ok(waiter)
+    }
+
+    /// What a release that is [settled](Self::is_settled) found.
+    pub fn released(&mut self, ticket: Ticket) -> ReleaseOutcome {
+        match self.take(ticket) {
+            Some(Settled::Released(outcome)) => outcome,
+            _ => ReleaseOutcome::Unknown,
+        }
+    }
+
+    /// Makes the lease last its ttl, or `ttl`, from now.
+    ///
+    /// # Errors
+    /// `invalid_config` for a ttl out of range, `not_owned` where it was given back already.
+    pub fn renew(&mut self, now: Time, guard: &Guard, ttl: Duration) -> Result<Ticket> {
+        AcquireOptions { ttl, ..AcquireOptions::default() }.check()?;
+        self.check_held(guard, "renew")?;
+        let waiter = self.next_ticket();
+        self.tell(now, guard.lock, Event::Extend { hold: guard.hold.id(), ttl, waiter });
+        self.look(now);
+        Ok(waiter)
+    }
+
+    /// What became of a renewal that is [settled](Self::is_settled).
+    ///
+    /// # Errors
+    /// `lost` with the reason, or `unavailable` where the store did not say in time.
+    pub fn renewed(&mut self, now: Time, guard: &Guard, ticket: Ticket) -> Result<()> {
+        let error = match self.take(ticket) {
+            Some(Settled::Extended(true)) => return Ok(()),
+            Some(Settled::Refused(Refusal::Failed(error))) => error,
+            _ => match guard.why_lost(now) {
+                Some(reason) => {
+                    let message = format!("the lock was lost: {}; acquire it again", reason.sentence());
+                    Error::new(Kind::Lost, "renew", message)
+                }
+                None => Error::new(Kind::Unavailable, "renew", "the store did not renew the lease; try again"),
+            },
+        };
+        Err(self.on_guard(guard, error))
+    }
+
+    /// Leaves the lock to a secret for `ttl` from now.
+    ///
+    /// # Errors
+    /// `invalid_config` for a ttl out of range, `not_owned` where it was given back already, `internal`.
+    pub fn export(&mut self, now: Time, guard: &Guard, ttl: Duration) -> Result<Ticket> {
+        AcquireOptions { ttl, ..AcquireOptions::default() }.check()?;
+        self.check_held(guard, "export")?;
+        let (secret, waiter) = (self.mint()?, self.next_ticket());
+        let (hold, token) = (guard.hold.id(), guard.hold.shown());
+        self.tell(now, guard.lock, Event::Export { hold, token, secret, ttl, waiter });
+        self.look(now);
+        Ok(waiter)
+    }
+
+    /// The secret of an export that is [settled](Self::is_settled).
+    ///
+    /// # Errors
+    /// `unsupported` where the layout cannot, which leaves the guard as it was; `lost`, `unavailable`.
+    pub fn exported(&mut self, guard: &mut Guard, ticket: Ticket) -> Result<String> {
+        let error = match self.take(ticket) {
+            Some(Settled::Exported(attempt)) => {
+                guard.is_over = true;
+                return Ok(secret::text(attempt, &guard.spot.name));
+            }
+            Some(Settled::Refused(Refusal::Failed(error))) => return Err(self.on_guard(guard, error)),
+            Some(Settled::Released(ReleaseOutcome::Unknown)) => {
+                let message =
+                    "the store did not say whether it was exported, so the lock is given back; acquire it again";
+                Error::new(Kind::Unavailable, "export", message)
+            }
+            _ => Error::new(Kind::Lost, "export", "the lock was no longer held; acquire it again"),
+        };
+        guard.is_over = true;
+        Err(self.on_guard(guard, error))
+    }
+
+    /// Gives the lock back without waiting for what the store finds.
+    pub fn let_go(&mut self, now: Time, mut guard: Guard) {
+        if !std::mem::replace(&mut guard.is_over, true) {
+            self.drop_hold(now, guard.lock, &guard.hold);
+            self.look(now);
+        }
+    }
+
+    pub(crate) fn drop_hold(&mut self, now: Time, lock: u64, hold: &Hold) {
+        self.tell(now, lock, Event::Release { hold: hold.id(), token: hold.shown(), waiter: 0 });
+    }
+}

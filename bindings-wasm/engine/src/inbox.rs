@@ -1,0 +1,323 @@
+//! The line on which the server pushes: the client's own inbox, and channels that tell of joined locks.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_machines::protocol::{Channel, StoreEvent};
+use lockwright_machines::session::Inbox as State;
+use lockwright_machines::stores::redis::layouts::native_scripts::parse_push;
+use lockwright_machines::time::Time;
+use lockwright_resp::Value;
+use lockwright_resp::greeting::Welcome;
+use lockwright_resp::wire::Commands;
+
+use crate::config::Config;
+use crate::line::{Action, Came, Line, Which};
+
+/// How long nothing may be heard before the other side is asked whether it is still there.
+const QUIET: Duration = Duration::from_secs(5);
+/// How long it may take to say so.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// First and longest pause before dialling again.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// How long after a refusal it is tried again: rights may be given meanwhile.
+const REFUSED: Duration = Duration::from_secs(60);
+
+/// What was heard.
+pub(crate) enum Heard {
+    /// A connection greeted.
+    Met(Welcome),
+    /// The client's own inbox is so.
+    Inbox(State),
+    /// A channel that tells of the lock under `key` is so.
+    Channel { key: Arc<str>, channel: Arc<str>, state: State },
+    /// It is subscribed; what is to be known is whether scripts find it there.
+    Subscribed(Arc<str>),
+    /// Something was pushed for the lock under this key.
+    Pushed(Arc<str>, StoreEvent),
+}
+
+struct Topic {
+    /// The lock it tells of; none for the client's own inbox.
+    key: Option<Arc<str>>,
+    slots: Vec<u64>,
+    state: State,
+    /// The server was asked for it on the present line.
+    asked: bool,
+}
+
+impl Topic {
+    fn tell(&mut self, channel: &Arc<str>, state: State) -> Heard {
+        self.state = state;
+        match &self.key {
+            Some(key) => Heard::Channel { key: key.clone(), channel: channel.clone(), state },
+            None => Heard::Inbox(state),
+        }
+    }
+}
+
+/// What was said and is not answered yet, in this order.
+#[derive(PartialEq)]
+enum Said {
+    Subscribe(Arc<str>),
+    Unsubscribe(Arc<str>),
+    Ping,
+}
+
+/// See the [module](self).
+pub(crate) struct Inbox {
+    line: Line,
+    topics: HashMap<Arc<str>, Topic>,
+    /// Nobody listens there any more.
+    left: Vec<Arc<str>>,
+    said: VecDeque<Said>,
+    /// When something was heard last, or said to which an answer is due.
+    since: Time,
+    pause: Duration,
+    /// Not to be dialled before.
+    dial_at: Time,
+    /// When to ask again for what was refused.
+    again_at: Option<Time>,
+    pub(crate) heard: VecDeque<Heard>,
+}
+
+impl Inbox {
+    pub(crate) fn new() -> Self {
+        Inbox {
+            line: Line::new(Which::Inbox),
+            topics: HashMap::new(),
+            left: Vec::new(),
+            said: VecDeque::new(),
+            since: Time::ZERO,
+            pause: PAUSE.0,
+            dial_at: Time::ZERO,
+            again_at: None,
+            heard: VecDeque::new(),
+        }
+    }
+
+    /// Listens on the client's own channel, for as long as there is a client.
+    pub(crate) fn open(&mut self, channel: &str) {
+        let topic = || Topic { key: None, slots: Vec::new(), state: State::Closed, asked: false };
+        self.topics.entry(channel.into()).or_insert_with(topic);
+    }
+
+    /// Listens on a channel of the lock under `key`, for the contender in `slot`; how that stands.
+    pub(crate) fn hear(&mut self, slot: u64, channel: Channel<'_>, key: &Arc<str>) -> State {
+        let state = self.topics.get(channel.name).map_or(State::Closed, |topic| topic.state);
+        if channel.overheard && state != State::Live {
+            return state;
+        }
+        let topic = || Topic { key: Some(key.clone()), slots: Vec::new(), state: State::Closed, asked: false };
+        self.topics.entry(channel.name.clone()).or_insert_with(topic).slots.push(slot);
+        state
+    }
+
+    /// The contender in `slot` listens no more.
+    pub(crate) fn forget(&mut self, slot: u64) {
+        let left = &mut self.left;
+        self.topics.retain(|channel, topic| {
+            let before = topic.slots.len();
+            topic.slots.retain(|known| *known != slot);
+            let stays = topic.key.is_none() || !topic.slots.is_empty() || before == 0;
+            if !stays && topic.asked {
+                left.push(channel.clone());
+            }
+            stays
+        });
+    }
+
+    pub(crate) fn due(&self) -> Option<Time> {
+        if self.topics.is_empty() {
+            return self.line.due();
+        }
+        match () {
+            () if self.line.is_closed() => Some(self.dial_at),
+            () if self.line.is_open() => self.again_at.into_iter().chain([self.silent_at()]).min(),
+            () => self.line.due(),
+        }
+    }
+
+    fn silent_at(&self) -> Time {
+        self.since.after(if self.said.is_empty() { QUIET } else { PATIENCE })
+    }
+
+    /// What there is to do at `now`.
+    pub(crate) fn look(&mut self, config: &Config, now: Time, actions: &mut VecDeque<Action>) {
+        if self.line.is_closed() {
+            if !self.topics.is_empty() && self.dial_at <= now {
+                actions.push_back(self.line.dial(config, now));
+            }
+            return;
+        }
+        if !self.line.is_open() {
+            if self.line.due().is_some_and(|due| due <= now) {
+                self.give_up(now, actions);
+            }
+            return;
+        }
+        if self.again_at.take_if(|at| *at <= now).is_some() {
+            self.topics.values_mut().filter(|topic| topic.state != State::Live).for_each(|topic| topic.asked = false);
+        }
+        let mut words: Vec<Said> = self.left.drain(..).map(Said::Unsubscribe).collect();
+        for (channel, topic) in &mut self.topics {
+            if topic.state != State::Unavailable && !std::mem::replace(&mut topic.asked, true) {
+                words.push(Said::Subscribe(channel.clone()));
+            }
+        }
+        if self.silent_at() <= now {
+            if !self.said.is_empty() {
+                return self.give_up(now, actions);
+            }
+            words.push(Said::Ping);
+        }
+        self.say(words, now, actions);
+    }
+
+    fn say(&mut self, words: Vec<Said>, now: Time, actions: &mut VecDeque<Action>) {
+        let mut out = Vec::new();
+        for said in words {
+            match &said {
+                Said::Subscribe(channel) => out.command(&["SUBSCRIBE", channel]),
+                Said::Unsubscribe(channel) => out.command(&["UNSUBSCRIBE", channel]),
+                Said::Ping => out.command(&["PING"]),
+            }
+            if self.said.is_empty() {
+                self.since = now;
+            }
+            self.said.push_back(said);
+        }
+        if !out.is_empty() {
+            actions.push_back(Action::Send(Which::Inbox, out));
+        }
+    }
+
+    pub(crate) fn dialled(&mut self, config: &Config, actions: &mut VecDeque<Action>) {
+        actions.extend(self.line.dialled(config));
+    }
+
+    pub(crate) fn came(&mut self, config: &Config, now: Time, bytes: &[u8], actions: &mut VecDeque<Action>) {
+        self.line.came(bytes);
+        self.since = now;
+        loop {
+            match self.line.next() {
+                Ok(None) => break,
+                Ok(Some(Came::Welcome(welcome))) => self.heard.push_back(Heard::Met(welcome)),
+                Ok(Some(Came::Value(value))) if self.take(now, &value) => {}
+                Ok(Some(Came::Value(_))) | Err(_) => return self.give_up(now, actions),
+            }
+        }
+        self.look(config, now, actions);
+    }
+
+    /// Whether `value` is something that a server may push.
+    fn take(&mut self, now: Time, value: &Value) -> bool {
+        let parts = match value {
+            Value::Array(parts) => parts.as_slice(),
+            Value::ServerError(_) => return self.refused(now),
+            _ => return self.answered(&Said::Ping),
+        };
+        let text = |at: usize| match parts.get(at) {
+            Some(Value::BulkString(bytes)) => std::str::from_utf8(bytes).ok(),
+            _ => None,
+        };
+        let channel: Arc<str> = text(1).unwrap_or_default().into();
+        match text(0) {
+            Some("subscribe") => {
+                self.pause = PAUSE.0;
+                self.subscribed(channel)
+            }
+            Some("unsubscribe") => self.answered(&Said::Unsubscribe(channel)),
+            Some("pong") => self.answered(&Said::Ping),
+            Some("message") => {
+                match self.topics.get(&channel).map(|topic| topic.key.clone()) {
+                    Some(Some(key)) => {
+                        self.heard.push_back(Heard::Pushed(key, StoreEvent::Changed { path: channel }));
+                    }
+                    Some(None) => {
+                        let pushed = text(2).and_then(parse_push);
+                        self.heard.extend(pushed.map(|(key, event)| Heard::Pushed(key, event)));
+                    }
+                    None => {}
+                }
+                true
+            }
+            _ => true,
+        }
+    }
+
+    fn subscribed(&mut self, channel: Arc<str>) -> bool {
+        if !self.answered(&Said::Subscribe(channel.clone())) {
+            return false;
+        }
+        match self.topics.get_mut(&channel) {
+            Some(Topic { key: None, .. }) => self.heard.push_back(Heard::Subscribed(channel)),
+            Some(topic) => self.heard.push_back(topic.tell(&channel, State::Live)),
+            None => {}
+        }
+        true
+    }
+
+    /// Scripts find whoever listens on the inbox `channel`, or not: behind a proxy that spreads clients over servers.
+    pub(crate) fn is_found(&mut self, channel: &Arc<str>, found: bool, now: Time) {
+        let Some(topic) = self.topics.get_mut(channel).filter(|topic| topic.asked) else { return };
+        let state = if found { State::Live } else { State::Unavailable };
+        self.heard.push_back(topic.tell(channel, state));
+        if !found {
+            self.again_at.get_or_insert(now.after(REFUSED));
+        }
+    }
+
+    fn answered(&mut self, said: &Said) -> bool {
+        let is = self.said.front() == Some(said);
+        if is {
+            self.said.pop_front();
+        }
+        is
+    }
+
+    /// The server refuses what was said first.
+    fn refused(&mut self, now: Time) -> bool {
+        let Some(Said::Subscribe(channel)) = self.said.pop_front() else { return false };
+        self.again_at.get_or_insert(now.after(REFUSED));
+        if let Some(topic) = self.topics.get_mut(&channel) {
+            self.heard.push_back(topic.tell(&channel, State::Unavailable));
+        }
+        true
+    }
+
+    /// The host says that the line ended, or could not be made.
+    pub(crate) fn ended(&mut self, now: Time, error: io::Error) {
+        if !self.line.is_closed() {
+            let _ = self.line.ended(error);
+            self.lost(now);
+        }
+    }
+
+    fn give_up(&mut self, now: Time, actions: &mut VecDeque<Action>) {
+        actions.extend(self.line.hang_up());
+        self.lost(now);
+    }
+
+    /// What was subscribed went with the line.
+    fn lost(&mut self, now: Time) {
+        self.said.clear();
+        self.left.clear();
+        self.dial_at = now.after(self.pause);
+        self.pause = (self.pause * 2).min(PAUSE.1);
+        for (channel, topic) in &mut self.topics {
+            topic.asked = false;
+            if topic.state == State::Live {
+                self.heard.push_back(topic.tell(channel, State::Closed));
+            }
+        }
+    }
+
+    /// Ends the line, for good.
+    pub(crate) fn hang_up(&mut self) -> Option<Action> {
+        self.topics.clear();
+        self.line.hang_up()
+    }
+}

@@ -1,0 +1,161 @@
+//! One connection, as far as it is known without a socket: dialled, greeted, open; what is read on it, and until when
+//! that has to come.
+
+use std::io;
+
+use lockwright_machines::error::Error;
+use lockwright_machines::reach;
+use lockwright_machines::time::Time;
+use lockwright_resp::Value;
+use lockwright_resp::greeting::{Greeting, Welcome};
+use lockwright_resp::input::Input;
+use lockwright_resp::wire;
+
+use crate::config::Config;
+
+/// Which of the two connections of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The one that is asked and answers.
+    Requests,
+    /// The one on which the server pushes.
+    Inbox,
+}
+
+/// What is to be done outside.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Make the connection, and tell whether that is done.
+    Dial(Which),
+    /// Send these bytes on it, after all those before.
+    Send(Which, Vec<u8>),
+    /// End it, or leave off making it; nothing more is to be told of it.
+    HangUp(Which),
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Closed,
+    /// To be connected by then.
+    Dialling(Time),
+    /// To be greeted by then; what was answered so far.
+    Greeting(Greeting, Vec<Value>, Time),
+    Open,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Line {
+    which: Which,
+    state: State,
+    input: Input,
+}
+
+/// What came on a line.
+pub(crate) enum Came {
+    Welcome(Welcome),
+    Value(Value),
+}
+
+impl Line {
+    pub(crate) fn new(which: Which) -> Self {
+        Line { which, state: State::Closed, input: Input::default() }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
+
+    /// Begins to make it.
+    pub(crate) fn dial(&mut self, config: &Config, now: Time) -> Action {
+        self.input = Input::default();
+        self.state = State::Dialling(now.after(config.options.connect_timeout));
+        Action::Dial(self.which)
+    }
+
+    /// It is connected: the first words.
+    pub(crate) fn dialled(&mut self, config: &Config) -> Option<Action> {
+        let State::Dialling(by) = self.state else { return None };
+        let greeting = Greeting::new(config.db, config.login.0.clone());
+        let words = greeting.bytes.to_vec();
+        self.state = State::Greeting(greeting, Vec::new(), by);
+        Some(Action::Send(self.which, words))
+    }
+
+    /// By when something has to have come for it to be made.
+    pub(crate) fn due(&self) -> Option<Time> {
+        match self.state {
+            State::Dialling(by) | State::Greeting(_, _, by) => Some(by),
+            State::Closed | State::Open => None,
+        }
+    }
+
+    /// These bytes came; [`next`](Self::next) has what they are.
+    pub(crate) fn came(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && !self.is_closed() {
+            let room = self.input.room();
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
+            // Nothing but an end is an error here.
+            let _ = self.input.came(count);
+        }
+    }
+
+    /// The next that came on it.
+    ///
+    /// # Errors
+    /// It is of no use any more, and why.
+    pub(crate) fn next(&mut self) -> Result<Option<Came>, Error> {
+        loop {
+            if self.is_closed() {
+                return Ok(None);
+            }
+            let value = match self.input.value() {
+                Ok(Some(value)) => value,
+                Ok(None) => return Ok(None),
+                Err(error) => return Err(self.broken(error)),
+            };
+            let State::Greeting(greeting, answers, _) = &mut self.state else { return Ok(Some(Came::Value(value))) };
+            answers.push(value);
+            if answers.len() == greeting.answers() {
+                let welcome = greeting.read(answers)?;
+                self.state = State::Open;
+                return Ok(Some(Came::Welcome(welcome)));
+            }
+        }
+    }
+
+    /// Why it ended, or could not be made, once `error` was met on it. Nothing more is to be expected of it.
+    pub(crate) fn ended(&mut self, error: io::Error) -> Error {
+        match std::mem::take(&mut self.state) {
+            State::Open => wire::lost(error),
+            // Whoever ends the connection has said why in the last answer; whoever is slow has not.
+            State::Greeting(greeting, answers, _) if !answers.is_empty() && error.kind() != io::ErrorKind::TimedOut => {
+                greeting.read(&answers).err().unwrap_or_else(|| wire::lost(error))
+            }
+            _ => reach::unreachable(["redis://", "rediss://"], false, error),
+        }
+    }
+
+    /// Forgets it.
+    pub(crate) fn hang_up(&mut self) -> Option<Action> {
+        let was_open = !self.is_closed();
+        self.state = State::Closed;
+        was_open.then_some(Action::HangUp(self.which))
+    }
+
+    fn broken(&self, error: io::Error) -> Error {
+        match (&self.input.watch.broken, &self.state) {
+            // What is quoted of it may have the password in it.
+            (Some((broken, seen)), State::Greeting(greeting, ..)) => broken.explain(&greeting.quotable(seen)),
+            (Some((broken, _)), _) => broken.explain(""),
+            (None, _) => wire::lost(error),
+        }
+    }
+}

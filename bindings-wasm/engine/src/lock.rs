@@ -1,0 +1,181 @@
+//! A named lock: asked for, waited for, taken over.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_machines::error::{Error, Kind, Result, timed_out};
+use lockwright_machines::guarantee::Guarantees;
+use lockwright_machines::layout_choice::{self, LayoutChoice};
+use lockwright_machines::machine::{Demand, Event, Settled};
+use lockwright_machines::options::AcquireOptions;
+use lockwright_machines::protocol::{AttemptId, Layout, Push};
+use lockwright_machines::queue::{Ask, Refusal, TaskId};
+use lockwright_machines::rank::Rank;
+use lockwright_machines::session::Service;
+use lockwright_machines::time::Time;
+use lockwright_machines::{name, secret};
+
+use crate::engine::{Engine, Spot, Ticket};
+use crate::guard::Guard;
+use crate::hold::Hold;
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub struct Lock {
+    spot: Rc<Spot>,
+    options: AcquireOptions,
+    card: Arc<str>,
+}
+
+/// An acquisition under way.
+#[derive(Debug)]
+pub struct Asked {
+    /// Whom its result is for.
+    pub ticket: Ticket,
+    spot: Rc<Spot>,
+    lock: u64,
+    used: Rc<()>,
+    task: TaskId,
+    timeout: Option<Duration>,
+}
+
+/// What became of an acquisition.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The lock is held.
+    Granted(Guard),
+    /// Somebody else has it, and it was only tried.
+    Taken,
+}
+
+impl Engine {
+    /// The options of a lock where nothing else is said, as the address has them.
+    pub fn lock_options(&self) -> AcquireOptions {
+        self.config().lock.clone()
+    }
+
+    /// What `layout` promises to this client.
+    fn promised(&self, layout: &dyn Layout) -> Guarantees {
+        let promised = layout.guarantees();
+        match layout.protocol("".into()).traits().push {
+            Push::Inbox | Push::Place if self.store_is_deaf() => Guarantees { push: false, fair: false, ..promised },
+            _ => promised,
+        }
+    }
+
+    /// The lock of this name.
+    ///
+    /// # Errors
+    /// `invalid_config` for a bad name or a value out of range, `unsupported` for what this layout cannot do or is not
+    /// to be had here, `closed`.
+    pub fn lock(&self, of: &str, options: AcquireOptions) -> Result<Lock> {
+        let build = || {
+            self.check_open()?;
+            let name = name::check(of)?;
+            options.check()?;
+            for (is_wanted, what) in
+                [(options.reentrant, "reentrant"), (options.at_least_for.is_some(), "at_least_for")]
+            {
+                if is_wanted {
+                    let message = format!("{what} is not to be had in WebAssembly yet; leave it out");
+                    return Err(Error::unsupported("lock", message));
+                }
+            }
+            let layout = layout_choice::layout_of(self.layouts(), LayoutChoice::of(&options))?;
+            layout_choice::check(&*layout, &self.promised(&*layout), &options)?;
+            let key = layout.key(&name)?;
+            let card = self.card(options.label.as_deref().unwrap_or_default());
+            Ok(Lock { spot: Rc::new(Spot { layout, name, key }), options, card })
+        };
+        build().map_err(|error: Error| error.on_store(self.config().address.clone()))
+    }
+
+    /// Asks for `lock`. Within `timeout` it is granted or refused: at once where that is zero, and in any time where
+    /// there is none.
+    ///
+    /// # Errors
+    /// `closed`.
+    pub fn acquire(&mut self, now: Time, lock: &Lock, timeout: Option<Duration>) -> Result<Asked> {
+        self.ask(now, lock, timeout, None)
+    }
+
+    /// Takes over the exported lock that `text` is the secret of, on these terms.
+    ///
+    /// # Errors
+    /// `invalid_config` for what is no secret, and as [`lock`](Self::lock).
+    pub fn resume(&mut self, now: Time, text: &str, options: AcquireOptions) -> Result<Asked> {
+        let (attempt, name) = secret::read(text)?;
+        let lock = self.lock(&name, options)?;
+        self.ask(now, &lock, Some(Duration::ZERO), Some(attempt))
+    }
+
+    fn ask(&mut self, now: Time, lock: &Lock, timeout: Option<Duration>, secret: Option<AttemptId>) -> Result<Asked> {
+        self.check_open()?;
+        let (ticket, task) = (self.next_ticket(), self.next_task());
+        let Lock { spot, options, card } = lock;
+        let (entry, used) = self.entry(spot);
+        let tries = timeout == Some(Duration::ZERO);
+        let AcquireOptions { ttl, renew, max_hold, retry, fair, rank, .. } = *options;
+        let ask = Ask {
+            task,
+            owner: None,
+            fair,
+            rank: Rank::new(rank).unwrap_or_default(),
+            tries,
+            deadline: timeout.filter(|_| !tries).map(|limit| now.after(limit)),
+            service: Service { ttl, renew, max_hold, retry },
+        };
+        let (by, holds_nothing, lenient) = (None, true, false);
+        let demand = Demand { ask, card, by, holds_nothing, lenient, secret, insists: true, hurries: tries };
+        self.tell(now, entry, Event::Acquire { demand, waiter: ticket });
+        self.look(now);
+        Ok(Asked { ticket, spot: spot.clone(), lock: entry, used, task, timeout })
+    }
+
+    /// What became of an acquisition that is [settled](Self::is_settled).
+    ///
+    /// # Errors
+    /// Why there is no guard: `timeout`, `unavailable`, `lost`, and what the layout says.
+    pub fn conclude(&mut self, now: Time, asked: Asked) -> Result<Outcome> {
+        let settled = self.take(asked.ticket);
+        let Asked { spot, lock, used, timeout, .. } = asked;
+        let error = match settled {
+            Some(Settled::Granted { hold, .. }) => return self.granted(now, (spot, lock, used), hold),
+            Some(Settled::Refused(Refusal::Taken)) => return Ok(Outcome::Taken),
+            Some(Settled::Refused(Refusal::TimedOut(ahead))) => timed_out(timeout.unwrap_or_default(), None, ahead),
+            Some(Settled::Refused(Refusal::Failed(error))) => error,
+            _ => Error::new(Kind::Internal, "acquire", "an acquisition has no result of its own; please report this"),
+        };
+        Err(error.on_lock(spot.name.clone()).on_store(self.config().address.clone()))
+    }
+
+    fn granted(&mut self, now: Time, (spot, lock, used): (Rc<Spot>, u64, Rc<()>), hold: Hold) -> Result<Outcome> {
+        if !hold.remaining(now).is_zero() {
+            return Ok(Outcome::Granted(Guard::new(spot, lock, used, hold)));
+        }
+        self.drop_hold(now, lock, &hold);
+        let message = "the lock was granted, but its lease was over before this call could return: the instance did not run for \
+                       longer than the ttl; acquire it again";
+        let error = Error::new(Kind::Lost, "acquire", message);
+        Err(error.on_lock(spot.name.clone()).on_store(self.config().address.clone()))
+    }
+
+    /// Nobody waits for this acquisition any more; what it was granted is given back.
+    pub fn abandon(&mut self, now: Time, asked: Asked) {
+        self.forget(now, asked.lock, asked.ticket, Some(asked.task));
+        self.look(now);
+    }
+}
+
+impl Lock {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.spot.name
+    }
+
+    /// How long acquisitions of it wait where nothing else is said.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.options.timeout
+    }
+}

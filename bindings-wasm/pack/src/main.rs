@@ -1,0 +1,37 @@
+//! `lockwright-pack component MODULE OUT` makes a WASI component of a module that has its types in a section;
+//! `lockwright-pack javascript MODULE FOLDER` makes what Node imports of a module of wasm-bindgen's, with its types.
+
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+
+type Done = Result<(), Box<dyn Error>>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["component", module, out] => component(module, out),
+        ["javascript", module, folder] => javascript(module, folder),
+        _ => Err("say component MODULE OUT, or javascript MODULE FOLDER".into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lockwright-pack: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn component(module: &str, out: &str) -> Done {
+    let module = std::fs::read(module)?;
+    let component = wit_component::ComponentEncoder::default().validate(true).module(&module)?.encode()?;
+    Ok(std::fs::write(out, component)?)
+}
+
+fn javascript(module: &str, folder: &str) -> Done {
+    let mut generator = wasm_bindgen_cli_support::Bindgen::new();
+    generator.input_path(module).typescript(true).out_name("lockwright").web(true)?;
+    Ok(generator.generate(Path::new(folder))?)
+}

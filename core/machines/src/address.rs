@@ -1,0 +1,46 @@
+//! What the addresses of all servers have in common.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::error::{Error, Result};
+use crate::options::Credentials;
+
+/// The error for an address that is wrong as `message` says.
+pub fn invalid(message: impl Into<Cow<'static, str>>) -> Error {
+    Error::invalid("connect", message)
+}
+
+/// A part of an address as it is meant; `what` says which.
+///
+/// # Errors
+/// `invalid_config` where it is not UTF-8.
+pub fn decode(what: &str, text: &str) -> Result<String> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    Ok(decoded.map_err(|_| invalid(format!("{what} in the address is not UTF-8 after %-decoding")))?.into_owned())
+}
+
+/// The host, this one where none is named; an address of version 6 without its brackets.
+///
+/// # Errors
+/// As [`decode`].
+pub fn host(url: &Url) -> Result<String> {
+    match url.host() {
+        Some(url::Host::Ipv6(ip)) => Ok(ip.to_string()),
+        Some(host) => decode("the host", &host.to_string()),
+        None => Ok("localhost".to_owned()),
+    }
+}
+
+/// The user and password that an address has; empty where it has none.
+///
+/// # Errors
+/// As [`decode`].
+pub fn credentials(url: &Url) -> Result<Credentials> {
+    Ok(Credentials {
+        user: decode("the user", url.username())?,
+        password: decode("the password", url.password().unwrap_or_default())?,
+    })
+}
