@@ -115,7 +115,9 @@ impl Protocol for Drawn {
                 let verdict = self.granted(Term::Pushed(*at));
                 Step::Done(verdict)
             }
-            Input::Event(StoreEvent::Changed { .. }) if matches!(self.push, Push::Watch | Push::WatchedPlace) => Step::Ask(requests()),
+            Input::Event(StoreEvent::Changed { .. }) if matches!(self.push, Push::Watch | Push::WatchedPlace) => {
+                Step::Ask(requests())
+            }
             Input::Event(_) => Step::Ignore,
         }
     }
@@ -287,7 +289,9 @@ impl Walk {
 
 fn observed() -> Steps {
     let mut steps = Steps::new();
-    for (seed, push) in [Push::None, Push::Inbox, Push::Watch, Push::Place, Push::WatchedPlace, Push::Hint].into_iter().enumerate() {
+    for (seed, push) in
+        [Push::None, Push::Inbox, Push::Watch, Push::Place, Push::WatchedPlace, Push::Hint].into_iter().enumerate()
+    {
         for walk in 0..500 {
             let bound = (push == Push::Watch && walk % 2 == 0) || push == Push::WatchedPlace;
             let mut walk = Walk::new(walk * 5 + seed as u64 + 1, push, bound);
