@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::lease::{BARRIER, LATCH};
+use crate::time::StoreTime;
 
 /// The highest count that a latch can have.
 pub const MOST_COUNT: u32 = 1_000_000;
@@ -78,6 +79,21 @@ pub enum CountOperation {
     Down,
     /// The plan's count, if it is open.
     Set,
+}
+
+/// What a gate answers to a [`Question`](crate::protocol::Question).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// So many are still to come, of a latch.
+    Left(u32),
+    /// So many stand there, of a barrier.
+    Standing(u32),
+    /// There is no record.
+    Nothing,
+    /// It is counting, so nothing was set.
+    Refused,
+    /// The request came too late, and did nothing.
+    Late(StoreTime),
 }
 
 /// What a party says of its barrier.

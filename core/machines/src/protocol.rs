@@ -22,7 +22,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::error::Error;
-use crate::gate::{CountOperation, Gate, LatchPlan};
+use crate::gate::{Answer, CountOperation, Gate, LatchPlan};
 use crate::guarantee::Guarantees;
 use crate::lease::{Inspection, ReleaseOutcome};
 use crate::options::AcquireOptions;
@@ -174,7 +174,7 @@ pub struct Change {
     pub units: u32,
 }
 
-/// What may be asked of a latch beside waiting for it.
+/// What may be asked of a gate beside waiting for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Change the count, as this attempt, of which copies may come for so long.
@@ -547,9 +547,19 @@ pub enum Push {
     /// renews. A grant cannot be given back, so an undo is answered [`Verdict::Undone`], after which nothing of the
     /// attempt can be granted, or [`Verdict::Granted`].
     Place,
+    /// By a watch that the protocol sets itself; each has a place, which ends with its client's session. What a grant
+    /// and an undo are is as for [`Push::Place`].
+    WatchedPlace,
     /// By a message that the store sends to whoever [listens](Protocol::channel) for it, which says only that asking
     /// may help.
     Hint,
+}
+
+impl Push {
+    /// Whether a grant cannot be given back, so that whoever gives up has to be told whether it came first.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Push::Place | Push::WatchedPlace)
+    }
 }
 
 /// What several locks are wanted for.
@@ -739,8 +749,9 @@ pub trait Layout: Send + Sync + fmt::Debug {
         self.protocol(key).pass(&anybody, &anybody).is_some()
     }
 
-    /// The request that asks `question` of the gate under `key`; `None` where it cannot be asked.
-    fn question(&self, key: Arc<str>, question: Question) -> Option<Request> {
+    /// Asks `question` of the gate under `key`; `None` where it cannot be asked. Ends with `unavailable` where a change
+    /// may have been made or not.
+    fn question(&self, key: Arc<str>, question: Question) -> Option<Inquiry<'_, Answer>> {
         let _ = (key, question);
         None
     }

@@ -823,7 +823,7 @@ impl Session {
                 None => (false, self.asked.first_sent.map_or(0, |at| view.ago(at))),
             };
             dated.hash(state);
-            let watches = self.protocol.traits().push == Push::Watch;
+            let watches = matches!(self.protocol.traits().push, Push::Watch | Push::WatchedPlace);
             self.asked.answered_write.filter(|_| watches).map(|at| view.ago(at)).hash(state);
         }
         if matches!(self.phase, Phase::Held | Phase::Confirming) {

@@ -109,7 +109,7 @@ fn one_name_is_one_thing() {
     server.ask(&begun(&mut machine, arrival(0, true)), now);
     let latch = LatchPlan::new(1, MIN_IDLE).expect("in range");
     let latch = native_scripts::layout("").gate(Gate::Latch(latch)).expect("there is one");
-    let reply = server.ask(&latch.question(key.clone(), Question::Look).expect("one"), now);
+    let reply = server.ask(&latch.question(key.clone(), Question::Look).expect("one").asks()[0].clone(), now);
     assert!(matches!(reply, Reply::Error { code, .. } if code == "FOREIGN"));
     let seen = server.ask(&native_scripts::layout("").inspect("x", key.clone()).asks()[0], now);
     assert_eq!(

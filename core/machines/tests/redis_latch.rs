@@ -12,9 +12,9 @@ use std::sync::Arc;
 use comparison::Model;
 use comparison::latch::{COPIES, layout_of, plan, terms};
 use in_redis::{InHash, clear, compare_scripts, past};
-use lockwright_machines::gate::{CountOperation, MAX_IDLE, MIN_IDLE};
+use lockwright_machines::gate::{Answer, CountOperation, MAX_IDLE, MIN_IDLE};
 use lockwright_machines::latch_cell::LatchCell;
-use lockwright_machines::latch_machine::{Answer, LatchMachine};
+use lockwright_machines::latch_machine::{LatchMachine, answer};
 use lockwright_machines::protocol::{AttemptId, Input, Intent, Layout, Protocol, Question, Reply, Step, Verdict};
 use lockwright_machines::share::Share;
 use lockwright_machines::shared_machine::SharedMachine;
@@ -68,7 +68,7 @@ fn those_who_counted_are_forgotten_once_no_copy_can_come() {
             operation: CountOperation::Down,
             plan: plan(1_000, MAX_IDLE),
         };
-        server.ask(&layout().question(key.clone(), question).expect("one"), now);
+        server.ask(&layout().question(key.clone(), question).expect("one").asks()[0].clone(), now);
     }
     // One each 10 s, each remembered for 70 s.
     assert_eq!(server.number(&["HLEN", &past(&key)]), Some(3 + 2 * 7));
@@ -89,7 +89,7 @@ fn one_name_is_one_thing() {
             operation: CountOperation::Down,
             plan: plan(2, MIN_IDLE),
         };
-        layout().question(key.clone(), question).expect("one")
+        layout().question(key.clone(), question).expect("one").asks()[0].clone()
     };
     for (setup, what) in [
         (["SET", &*key, "x"].as_slice(), ""),
@@ -111,16 +111,16 @@ fn one_name_is_one_thing() {
                 other => panic!("{setup:?}: {other:?}"),
             }
         }
-        let look = layout().question(key.clone(), Question::Look).expect("one");
+        let look = layout().question(key.clone(), Question::Look).expect("one").asks()[0].clone();
         for request in [change(1), look] {
             let reply = server.ask(&request, now);
             assert!(matches!(&reply, Reply::Error { message, .. } if message.contains(what)), "{reply:?}");
-            assert_eq!(kind(Answer::read(&reply)), Kind::ForeignLayout);
+            assert_eq!(kind(answer(&reply)), Kind::ForeignLayout);
         }
         assert_eq!(server.plain(&["DUMP", &key]), before);
     }
     clear(&mut server, &key);
-    assert!(Answer::read(&server.ask(&change(2), now)).is_ok());
+    assert!(answer(&server.ask(&change(2), now)).is_ok());
     let mut reader = SharedMachine::new(&shared_scripts::CALLS, key.clone(), Share::READ, true);
     let reading = begun(&mut reader, Intent::Acquire { terms: terms(1), wait: false, prev: None });
     assert!(matches!(server.ask(&reading, now), Reply::Error { code, .. } if code == "FOREIGN"));

@@ -35,7 +35,7 @@ use crate::platform::mutex::locked;
 use crate::platform::os::host_name;
 use crate::platform::random;
 use crate::platform::runtime;
-use crate::protocol::{AttemptId, Channel, InboxId, Inquiry, Layout, Push, Reply, Request, Requests, StoreEvent};
+use crate::protocol::{AttemptId, Channel, InboxId, Inquiry, Layout, Push, Reply, Requests, StoreEvent};
 use crate::session::{Inbox, Service};
 use crate::stores::{Answered, Outcome, Sink, Store, Subscription, Topic, Work};
 use crate::time::Time;
@@ -869,22 +869,26 @@ impl Engine {
     ///
     /// # Errors
     /// What the store or the connection said.
-    pub(crate) async fn inquire_by<T>(&self, road: Road, mut inquiry: Inquiry<'_, T>) -> Result<T> {
-        loop {
-            match inquiry {
-                Inquiry::Ask(requests, next) => inquiry = next(&self.ask_until_answered(road, &requests).await?.1),
-                Inquiry::Done(result) => return result,
-            }
-        }
+    pub(crate) async fn inquire_by<T>(&self, road: Road, inquiry: Inquiry<'_, T>) -> Result<T> {
+        self.inquire_at(road, inquiry).await.map(|(_, answer)| answer)
     }
 
-    /// The same for one request, with the time at which what was answered was sent.
+    /// The same, with the time at which what was answered last was sent.
     ///
     /// # Errors
     /// As there.
-    pub(crate) async fn administer_by(&self, road: Road, request: Request) -> Result<(Time, Reply)> {
-        let (sent, replies) = self.ask_until_answered(road, &Requests::from_iter([request])).await?;
-        Ok((sent, replies.into_iter().next().unwrap_or(Reply::Nil)))
+    pub(crate) async fn inquire_at<T>(&self, road: Road, mut inquiry: Inquiry<'_, T>) -> Result<(Time, T)> {
+        let mut sent = clock::now();
+        loop {
+            match inquiry {
+                Inquiry::Ask(requests, next) => {
+                    let answered = self.ask_until_answered(road, &requests).await?;
+                    sent = answered.0;
+                    inquiry = next(&answered.1);
+                }
+                Inquiry::Done(result) => return result.map(|answer| (sent, answer)),
+            }
+        }
     }
 
     async fn ask_until_answered(&self, road: Road, requests: &Requests) -> Result<(Time, Vec<Reply>)> {

@@ -86,7 +86,7 @@ pub(crate) fn is_understood_or_refused(layout: &dyn Layout, choice: u8, replies:
     if let Err(error) = listed {
         is_readable(&error);
     }
-    if let Err(error) = latch_machine::Answer::read(reply) {
+    if let Err(error) = latch_machine::answer(reply) {
         is_readable(&error);
     }
     if let Err(error) = barrier_machine::standing(reply) {

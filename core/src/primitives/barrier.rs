@@ -41,12 +41,11 @@
 use std::time::Duration;
 
 use lockwright_machines::barrier_cell::Passage;
-use lockwright_machines::barrier_machine::standing;
-use lockwright_machines::gate::{BarrierPlan, Gate};
+use lockwright_machines::gate::{Answer, BarrierPlan, Gate};
 
 use crate::client::{Async, Blocking, Client, Face, Guard, Lock};
 use crate::driver::road::{Road, here};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::options::DEFAULT_TTL;
 use crate::protocol::Question;
 use crate::token::Token;
@@ -144,9 +143,12 @@ impl<F: Face> Barrier<F> {
     async fn waiting_by(&self, road: Road) -> Result<u32> {
         let engine = self.gate.engine()?;
         let asked = async {
-            let request = self.gate.layout().question(self.gate.key().clone(), Question::Look);
-            let request = request.ok_or_else(|| Error::unsupported("barrier", "this layout has no barriers"))?;
-            standing(&engine.administer_by(road, request).await?.1)
+            let asked = self.gate.layout().question(self.gate.key().clone(), Question::Look);
+            let asked = asked.ok_or_else(|| Error::unsupported("barrier", "this layout has no barriers"))?;
+            match engine.inquire_by(road, asked).await? {
+                Answer::Standing(standing) => Ok(standing),
+                _ => Err(Error::new(Kind::Protocol, "barrier", "a barrier does not say how many stand there")),
+            }
         };
         asked.await.map_err(|error| self.gate.explain(error))
     }

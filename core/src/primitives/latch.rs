@@ -31,8 +31,8 @@
 
 use std::time::Duration;
 
-use lockwright_machines::gate::{CountOperation, Gate, LatchPlan, MAX_IDLE};
-use lockwright_machines::latch_machine::{Answer, TTL};
+use lockwright_machines::gate::{Answer, CountOperation, Gate, LatchPlan, MAX_IDLE};
+use lockwright_machines::latch_machine::TTL;
 
 use crate::client::{Async, Blocking, Client, Face, Lock};
 use crate::driver::engine::Engine;
@@ -133,15 +133,15 @@ impl<F: Face> Latch<F> {
         let engine = self.gate.engine()?;
         let question = question(&engine);
         let asked = async {
-            let request = self.gate.layout().question(self.gate.key().clone(), question?);
-            let request = request.ok_or_else(|| Error::unsupported("latch", "this layout has no latches"))?;
+            let question = question?;
             // What came too late says what time it is at the store, so that the next one does not, unless the clock
             // runs unevenly.
             for _ in 0..3 {
-                let (sent, reply) = engine.administer_by(road, request.clone()).await?;
-                match Answer::read(&reply)? {
-                    Answer::Late(at) => engine.store.learn(sent, at),
-                    answer => return Ok(answer),
+                let asked = self.gate.layout().question(self.gate.key().clone(), question);
+                let asked = asked.ok_or_else(|| Error::unsupported("latch", "this layout has no latches"))?;
+                match engine.inquire_at(road, asked).await? {
+                    (sent, Answer::Late(at)) => engine.store.learn(sent, at),
+                    (_, answer) => return Ok(answer),
                 }
             }
             let late = "the store finds every request too late; see whether its clock runs evenly";

@@ -1,6 +1,6 @@
 //! Giving up at a time limit. A task whose limit passed is told so once the place that was asked for it at the store is
 //! gone, so that nobody finds the lock handed to a place that was left; a store that does not answer keeps it for no
-//! longer than [`PARTING`]. Where a grant cannot be given back ([`Push::Place`]) the task waits for as long as for any
+//! longer than [`PARTING`]. Where a grant cannot be given back ([`Push::is_final`](crate::protocol::Push::is_final)) the task waits for as long as for any
 //! answer whether the grant came first, and is told then that it has what it waited for.
 
 use std::time::Duration;
@@ -12,7 +12,6 @@ use super::notice::{Notice, Way};
 use super::pending::Left;
 use crate::error::{Error, Kind};
 use crate::lent::Lent;
-use crate::protocol::Push;
 use crate::queue::{ContenderId, Refusal, TaskId};
 use crate::session::{self, Silence};
 use crate::time::Time;
@@ -41,7 +40,7 @@ impl<H: Handles> LockMachine<H> {
             return self.refuse(step, task, why);
         }
         // What may have been granted is worth waiting for as long as for any answer.
-        let patience = if self.push == Push::Place { step.env.store_timeout() } else { PARTING };
+        let patience = if self.push.is_final() { step.env.store_timeout() } else { PARTING };
         self.let_part(task, step.now.after(patience), why);
     }
 
@@ -128,7 +127,7 @@ impl<H: Handles> LockMachine<H> {
         while let Some((by, task, why)) = self.first_parting()
             && (!undoing || by <= step.now)
         {
-            let why = if self.push == Push::Place { Refusal::Failed(unsaid()) } else { why };
+            let why = if self.push.is_final() { Refusal::Failed(unsaid()) } else { why };
             self.refuse(step, task, why);
         }
     }

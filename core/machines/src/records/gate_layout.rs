@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::barrier_machine::BarrierMachine;
-use crate::gate::Gate;
+use crate::barrier_machine::{BarrierMachine, standing};
+use crate::gate::{Answer, Gate};
 use crate::guarantee::Guarantees;
-use crate::latch_machine::LatchMachine;
+use crate::latch_machine::{LatchMachine, answer};
 use crate::lease::Inspection;
 use crate::native_machine::NativeLayout;
 use crate::protocol::{Inquiry, Layout, Protocol, Question, Request};
@@ -49,10 +49,13 @@ impl Layout for GateLayout {
         true
     }
 
-    fn question(&self, key: Arc<str>, question: Question) -> Option<Request> {
+    fn question(&self, key: Arc<str>, question: Question) -> Option<Inquiry<'_, Answer>> {
         match (self.gate, question) {
-            (Gate::Latch(_), question) => Some(self.native.latch.question(key, question)),
-            (Gate::Barrier(_), Question::Look) => Some(Request::new(&self.native.barrier.look, key, [])),
+            (Gate::Latch(_), question) => Some(Inquiry::of(self.native.latch.question(key, question), answer)),
+            (Gate::Barrier(_), Question::Look) => {
+                let look = Request::new(&self.native.barrier.look, key, []);
+                Some(Inquiry::of(look, |reply| standing(reply).map(Answer::Standing)))
+            }
             (Gate::Barrier(_), Question::Change { .. }) => None,
         }
     }

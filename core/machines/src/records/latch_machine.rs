@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use crate::arguments::{Arguments, attempt_arg, micros, past_key};
 use crate::cell::{Cell, Runs};
-use crate::gate::{CountOperation, LatchPlan, MOST_COUNT};
+use crate::gate::{Answer, CountOperation, LatchPlan, MOST_COUNT};
 use crate::latch_cell::{Changed, CountChange, LatchCell, LatchInMemory, LatchStorage, Wait, Waited};
 use crate::lease::{Counting, Inspection, LATCH, ReleaseOutcome};
 use crate::lock_cell::{Claimant, Surroundings};
@@ -112,44 +112,29 @@ fn counted(n: i64) -> Option<u32> {
     u32::try_from(n).ok().filter(|n| *n <= MOST_COUNT)
 }
 
-/// What a latch answered to a [`Question`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// So many are still to come.
-    Left(u32),
-    /// There is no record.
-    Nothing,
-    /// It is counting, so nothing was set.
-    Refused,
-    /// The request came too late, and did nothing.
-    Late(StoreTime),
+/// Reads what a latch answered to a [`Question`].
+///
+/// # Errors
+/// What the store refused with; `protocol` where the reply makes no sense.
+pub fn answer(reply: &Reply) -> crate::Result<Answer> {
+    if let Reply::Error { code, message } = reply {
+        return Err(refusal("latch", code, message));
+    }
+    answer_of(reply).ok_or_else(|| nonsense("latch", std::slice::from_ref(reply)))
 }
 
-impl Answer {
-    /// Reads a reply.
-    ///
-    /// # Errors
-    /// What the store refused with; `protocol` where the reply makes no sense.
-    pub fn read(reply: &Reply) -> crate::Result<Self> {
-        if let Reply::Error { code, message } = reply {
-            return Err(refusal("latch", code, message));
-        }
-        Answer::of(reply).ok_or_else(|| nonsense("latch", std::slice::from_ref(reply)))
-    }
-
-    fn of(reply: &Reply) -> Option<Self> {
-        Some(match reply {
-            Reply::Nil => Answer::Nothing,
-            Reply::Int(left) => Answer::Left(counted(*left)?),
-            Reply::List(list) => match list.iter().map(int).collect::<Option<Vec<_>>>()?[..] {
-                [0] => Answer::Refused,
-                [1, left] => Answer::Left(counted(left)?),
-                [2, at] => Answer::Late(StoreTime(at)),
-                _ => return None,
-            },
+fn answer_of(reply: &Reply) -> Option<Answer> {
+    Some(match reply {
+        Reply::Nil => Answer::Nothing,
+        Reply::Int(left) => Answer::Left(counted(*left)?),
+        Reply::List(list) => match list.iter().map(int).collect::<Option<Vec<_>>>()?[..] {
+            [0] => Answer::Refused,
+            [1, left] => Answer::Left(counted(left)?),
+            [2, at] => Answer::Late(StoreTime(at)),
             _ => return None,
-        })
-    }
+        },
+        _ => return None,
+    })
 }
 
 /// The machine of a wait.

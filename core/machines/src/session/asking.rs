@@ -80,13 +80,18 @@ impl Session {
         match self.protocol.traits().push {
             Push::Inbox => self.inbox == Inbox::Live,
             // Where there is a queue at all, a place in it is kept by asking again.
-            Push::Watch | Push::Hint | Push::Place => true,
+            Push::Watch | Push::Hint | Push::Place | Push::WatchedPlace => true,
             Push::None => false,
         }
     }
 
     pub(super) fn has_place(&self) -> bool {
         self.protocol.traits().push == Push::Place
+    }
+
+    /// Whether whoever gives up has to be told whether it was granted what it waited for.
+    pub(super) fn is_final(&self) -> bool {
+        self.protocol.traits().push.is_final()
     }
 
     /// Whether the store may remember no more what became of this attempt's place, which it does for at least a ttl
@@ -267,7 +272,7 @@ impl Session {
         };
         self.lease.tokens = grant.tokens;
         self.lease.used = self.first_token().unwrap_or(0);
-        if self.bound {
+        if self.bound && grant.term != Term::ForGood {
             return self.granted_in_session(now, sent);
         }
         self.lasts(from, now, lease);

@@ -30,6 +30,8 @@ impl Session {
         // What is on its way may yet be done in the next one.
         self.asked.orphaned = !self.asked.stale;
         match self.phase {
+            // What was granted for good needs no session.
+            Phase::Held if self.is_final() => {}
             Phase::Held => self.lose(now, LossReason::Expired),
             Phase::Waiting => self.ask(now),
             _ => {}
@@ -66,6 +68,10 @@ impl Session {
     pub(super) fn follow_session(&mut self) {
         let Service { ttl, renew, max_hold, .. } = self.service.get();
         let since = self.lease.granted_at;
+        if self.is_final() {
+            (self.lease.valid_until, self.renewal.due) = (since.after(ttl), None);
+            return;
+        }
         let ends = match max_hold {
             _ if !renew => since.after(ttl),
             Some(max) => since.after(max).after(ttl),

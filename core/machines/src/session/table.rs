@@ -98,7 +98,7 @@ impl Drawn {
             (Op::Renew, 4) => Verdict::Gone(ReleaseOutcome::Expired),
             (Op::Release, 0..4) => Verdict::Released(self.outcome()),
             (Op::Undo, 0 | 1) => Verdict::Undone,
-            (Op::Undo, 2) if self.push == Push::Place => self.granted(Term::ForGood),
+            (Op::Undo, 2) if self.push.is_final() => self.granted(Term::ForGood),
             _ => self.failed(),
         };
         Step::Done(verdict)
@@ -115,7 +115,9 @@ impl Protocol for Drawn {
                 let verdict = self.granted(Term::Pushed(*at));
                 Step::Done(verdict)
             }
-            Input::Event(StoreEvent::Changed { .. }) if self.push == Push::Watch => Step::Ask(requests()),
+            Input::Event(StoreEvent::Changed { .. }) if matches!(self.push, Push::Watch | Push::WatchedPlace) => {
+                Step::Ask(requests())
+            }
             Input::Event(_) => Step::Ignore,
         }
     }
@@ -287,9 +289,11 @@ impl Walk {
 
 fn observed() -> Steps {
     let mut steps = Steps::new();
-    for (seed, push) in [Push::None, Push::Inbox, Push::Watch, Push::Place, Push::Hint].into_iter().enumerate() {
+    for (seed, push) in
+        [Push::None, Push::Inbox, Push::Watch, Push::Place, Push::WatchedPlace, Push::Hint].into_iter().enumerate()
+    {
         for walk in 0..500 {
-            let bound = push == Push::Watch && walk % 2 == 0;
+            let bound = (push == Push::Watch && walk % 2 == 0) || push == Push::WatchedPlace;
             let mut walk = Walk::new(walk * 5 + seed as u64 + 1, push, bound);
             (0..400).for_each(|_| walk.record(&mut steps));
         }

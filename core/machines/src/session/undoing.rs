@@ -66,7 +66,7 @@ impl Session {
 
     /// No acquire of this attempt ever left, so there is nothing to undo.
     pub(super) fn never_asked(&mut self) {
-        if self.has_place() {
+        if self.is_final() {
             self.actions.push_back(Action::Parted(None));
         }
         self.end();
@@ -99,7 +99,7 @@ impl Session {
             Verdict::Granted(grant) => Some(grant.tokens.map_or(0, Tokens::first)),
             _ => None,
         };
-        if self.has_place() && (granted.is_some() || !self.is_forgotten(now)) {
+        if self.is_final() && (granted.is_some() || !self.is_forgotten(now)) {
             self.actions.push_back(Action::Parted(granted));
         }
         let is_answered = self.flight(Op::Acquire).is_none();

@@ -43,7 +43,7 @@ pub fn layout_of(native: &NativeLayout) -> Arc<dyn Layout> {
 
 /// The request that looks at a barrier.
 pub fn look(native: &NativeLayout, key: &Arc<str>) -> Request {
-    layout_of(native).question(key.clone(), protocol::Question::Look).expect("one")
+    layout_of(native).question(key.clone(), protocol::Question::Look).expect("one").asks()[0].clone()
 }
 
 impl Compared for BarrierCell {

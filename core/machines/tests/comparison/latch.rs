@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright_machines::gate::{CountOperation, Gate, LatchPlan, MAX_IDLE, MIN_IDLE};
 use lockwright_machines::latch_cell::LatchCell;
-use lockwright_machines::latch_machine::{Answer, LatchMachine};
+use lockwright_machines::latch_machine::{LatchMachine, answer};
 use lockwright_machines::native_machine::NativeLayout;
 use lockwright_machines::protocol::{self, AttemptId, Intent, Layout, Terms};
 use proptest::prelude::*;
@@ -76,8 +76,8 @@ impl Compared for LatchCell {
         let machine = || LatchMachine::new(model.layout.latch, model.key.clone(), plan(2, MIN_IDLE), true);
         let (layout, key) = (layout_of(&model.layout), model.key.clone());
         let asked = |question| {
-            let request = layout.question(key.clone(), question).expect("one");
-            Question::read_by(request, |reply| Answer::read(reply).map(|_| ()))
+            let request = layout.question(key.clone(), question).expect("one").asks()[0].clone();
+            Question::read_by(request, |reply| answer(reply).map(|_| ()))
         };
         let question = match command {
             Command::Wait { who, wait, late } => {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use lockwright_machines::gate::{CountOperation, LatchPlan, MAX_IDLE, MIN_IDLE};
 use lockwright_machines::latch_cell::{Changed, CountChange, LatchCell, LatchInMemory, Wait, Waited};
-use lockwright_machines::latch_machine::{Answer as Told, LatchCalls, LatchMachine};
+use lockwright_machines::latch_machine::{LatchCalls, LatchMachine, answer};
 use lockwright_machines::lock_cell::Surroundings;
 
 use super::*;
@@ -111,7 +111,7 @@ fn what_makes_no_sense_is_no_open_latch() {
         let mut rig = waiting(Inbox::Live);
         rig.replied(5, 0, reply.clone());
         assert_eq!(rig.hears(), ["failed: protocol"], "{reply:?}");
-        assert!(Told::read(&numbers(&[1, -1])).is_err() && Told::read(&numbers(&[1, 1_000_001])).is_err());
+        assert!(answer(&numbers(&[1, -1])).is_err() && answer(&numbers(&[1, 1_000_001])).is_err());
     }
 }
 

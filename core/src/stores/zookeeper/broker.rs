@@ -14,7 +14,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 
-use lockwright_machines::stores::zookeeper::layouts::recipe::{SEMAPHORE, attempt_of};
+use lockwright_machines::stores::zookeeper::layouts::recipe::{GATES, SEMAPHORE, attempt_of};
 use smallvec::{SmallVec, smallvec};
 use tokio::sync::{Notify, oneshot};
 
@@ -398,8 +398,9 @@ impl Broker {
         let broken = attempt_of(name).filter(|_| is_own && is_gone).map(|attempt| StoreEvent::Broken { attempt });
         let event =
             if is_gone { StoreEvent::Gone { path: path.clone() } } else { StoreEvent::Changed { path: path.clone() } };
-        // A semaphore's nodes lie one deeper, and nobody hears of a lock that is called as their directories are.
-        let deeper = SEMAPHORE.iter().find_map(|below| dir.strip_suffix(below)?.strip_suffix('/'));
+        // A semaphore's nodes lie one deeper, and a gate's; nobody hears of a lock that is called as their directories
+        // are.
+        let deeper = SEMAPHORE.iter().chain(&GATES).find_map(|below| dir.strip_suffix(below)?.strip_suffix('/'));
         for (sink, key) in sinks.iter().flat_map(|sink| [Some(dir), deeper].map(|key| (sink, key))) {
             let Some(key) = key else { continue };
             broken.iter().chain([&event]).for_each(|event| sink.pushed(key, event));

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::layouts::{Change, changes};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{Arg, Call, Reply, Request};
 
@@ -51,7 +52,10 @@ pub(super) enum Opcode {
     Data {
         watches: bool,
     },
+    /// Reads data and all of the stat.
+    Read,
     Set,
+    Multi,
     Delete,
     Sync,
     Heartbeat,
@@ -94,7 +98,9 @@ impl Opcode {
             "exists" => Opcode::Exists,
             "watch" => Opcode::Data { watches: true },
             "get" => Opcode::Data { watches: false },
+            "read" => Opcode::Read,
             "set" => Opcode::Set,
+            "multi" if changes(&request.args).is_some() => Opcode::Multi,
             "delete" => Opcode::Delete,
             "sync" => Opcode::Sync,
             "heartbeat" => Opcode::Heartbeat,
@@ -110,19 +116,26 @@ impl Opcode {
             Opcode::Container => 19,
             Opcode::Children { .. } => 8,
             Opcode::Exists => 3,
-            Opcode::Data { .. } => 4,
+            Opcode::Data { .. } | Opcode::Read => 4,
             Opcode::Set => 5,
             Opcode::Delete => 2,
             Opcode::Sync => 9,
-            Opcode::Heartbeat => 14,
+            Opcode::Heartbeat | Opcode::Multi => 14,
         }
     }
 
     /// Whether a majority of the servers has a part in the answer `error`, or in success: what the leader found wrong
     /// is a transaction, too.
     pub(super) fn is_of_majority(self, error: i32) -> bool {
-        let writes =
-            matches!(self, Opcode::Create(_) | Opcode::Container | Opcode::Set | Opcode::Delete | Opcode::Heartbeat);
+        let writes = match self {
+            Opcode::Create(_)
+            | Opcode::Container
+            | Opcode::Set
+            | Opcode::Multi
+            | Opcode::Delete
+            | Opcode::Heartbeat => true,
+            Opcode::Children { .. } | Opcode::Exists | Opcode::Data { .. } | Opcode::Read | Opcode::Sync => false,
+        };
         writes && matches!(error, 0 | code::NO_NODE | code::NO_AUTH | code::NODE_EXISTS)
     }
 }
@@ -197,13 +210,15 @@ pub(super) fn request(out: &mut Vec<u8>, xid: i32, opcode: Opcode, request: &Req
         out.int(opcode.number());
         match opcode {
             Opcode::Create(node) => create(out, path, data(request), acl, node.kind()),
-            Opcode::Set => {
-                out.text(path);
-                out.buffer(data(request));
-                out.int(-1);
+            Opcode::Set => set(out, path, data(request), -1),
+            Opcode::Multi => {
+                for change in changes(&request.args).unwrap_or_default() {
+                    together(out, &change, acl);
+                }
+                part(out, -1, true);
             }
             Opcode::Container => create(out, path, &[], acl, CONTAINER),
-            Opcode::Exists => {
+            Opcode::Exists | Opcode::Read => {
                 out.text(path);
                 out.flag(false);
             }
@@ -230,6 +245,31 @@ pub(super) fn request(out: &mut Vec<u8>, xid: i32, opcode: Opcode, request: &Req
     });
 }
 
+fn set(out: &mut Vec<u8>, path: &str, data: &[u8], version: i64) {
+    out.text(path);
+    out.buffer(data);
+    out.int(i32::try_from(version).unwrap_or(-1));
+}
+
+/// A change as a part of a transaction.
+fn together(out: &mut Vec<u8>, change: &Change, acl: &[Acl]) {
+    match change {
+        Change::Set(path, data, version) => {
+            part(out, SET, false);
+            set(out, path, data.as_bytes(), *version);
+        }
+        Change::Make(path, data) => {
+            part(out, MAKE, false);
+            create(out, path, data.as_bytes(), acl, PERSISTENT);
+        }
+        Change::Remove(path) => {
+            part(out, REMOVE, false);
+            out.text(path);
+            out.int(-1);
+        }
+    }
+}
+
 fn data(request: &Request) -> &[u8] {
     match request.args.first() {
         Some(Arg::Text(data)) => data.as_bytes(),
@@ -239,6 +279,10 @@ fn data(request: &Request) -> &[u8] {
 
 /// Says what version a node has to have; only part of a transaction.
 const CHECK: i32 = 13;
+/// What else a transaction is of.
+const MAKE: i32 = 1;
+const REMOVE: i32 = 2;
+const SET: i32 = 5;
 
 /// The head of a part of a transaction, or its end.
 fn part(out: &mut Vec<u8>, kind: i32, is_end: bool) {
@@ -399,13 +443,37 @@ impl<'a> Reader<'a> {
 
     /// Who made a node, and the session that keeps it alive.
     fn stat(&mut self) -> Result<[Reply; 2]> {
-        let czxid = self.long()?;
-        // mzxid, ctime, mtime, version, cversion, aversion.
-        self.array::<36>()?;
+        self.whole_stat().map(|(made, _)| made)
+    }
+
+    /// The same, with its version, the transaction that wrote it last, and when that was.
+    fn whole_stat(&mut self) -> Result<([Reply; 2], [Reply; 3])> {
+        let (czxid, mzxid, _ctime, mtime) = (self.long()?, self.long()?, self.long()?, self.long()?);
+        let (version, _cversion, _aversion) = (self.int()?, self.int()?, self.int()?);
         let owner = self.long()?;
         // dataLength, numChildren, pzxid.
         self.array::<16>()?;
-        Ok([czxid, owner].map(Reply::Int))
+        Ok(([czxid, owner].map(Reply::Int), [version.into(), mzxid, mtime].map(Reply::Int)))
+    }
+
+    /// The first refusal among the answers to the parts of a transaction, if there is one.
+    fn refusal(&mut self) -> Result<i32> {
+        const NOT_DONE: i32 = -2;
+        loop {
+            let (kind, is_end, _) = (self.int()?, self.flag(), self.int()?);
+            match kind {
+                _ if is_end => return Ok(0),
+                -1 => match self.int()? {
+                    // Those before the one that was refused, and behind it.
+                    0 | NOT_DONE => {}
+                    refused => return Ok(refused),
+                },
+                MAKE => drop(self.buffer()?),
+                SET => drop(self.whole_stat()?),
+                REMOVE | CHECK => {}
+                _ => return Err(garbled()),
+            }
+        }
     }
 }
 
@@ -432,7 +500,7 @@ impl Head {
 /// `protocol` for what is no answer to that.
 pub(super) fn reply(opcode: Opcode, session: i64, error: i32, from: &mut Reader<'_>) -> Result<Reply> {
     if error != 0 {
-        return Ok(Reply::Error { code: code::name(error).into(), message: format!("code {error}") });
+        return Ok(refusal(error));
     }
     let mut parts = vec![Reply::Int(session)];
     match opcode {
@@ -448,6 +516,17 @@ pub(super) fn reply(opcode: Opcode, session: i64, error: i32, from: &mut Reader<
                 parts.push(Reply::Text(data));
             }
         }
+        Opcode::Read => {
+            let data = from.text()?;
+            let (made, written) = from.whole_stat()?;
+            parts.extend(made.into_iter().chain([Reply::Text(data)]).chain(written));
+        }
+        Opcode::Multi => {
+            return Ok(match from.refusal()? {
+                0 => Reply::Nil,
+                refused => refusal(refused),
+            });
+        }
         Opcode::Children { .. } => {
             for _ in 0..from.int()?.max(0) {
                 parts.push(Reply::Text(from.text()?));
@@ -456,6 +535,10 @@ pub(super) fn reply(opcode: Opcode, session: i64, error: i32, from: &mut Reader<
         Opcode::Container | Opcode::Set | Opcode::Delete | Opcode::Sync | Opcode::Heartbeat => return Ok(Reply::Nil),
     }
     Ok(Reply::List(parts))
+}
+
+fn refusal(error: i32) -> Reply {
+    Reply::Error { code: code::name(error).into(), message: format!("code {error}") }
 }
 
 /// What happened to a node that is watched.

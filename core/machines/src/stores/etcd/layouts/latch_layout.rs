@@ -9,9 +9,9 @@ use super::survey::{self, Wanted};
 use super::{LATCH_CHANGE, LATCH_LOOK, plan_args};
 use crate::arguments::attempt_arg;
 use crate::error::Result;
-use crate::gate::{CountOperation, LatchPlan};
+use crate::gate::{Answer, CountOperation, LatchPlan};
 use crate::guarantee::Guarantees;
-use crate::latch_machine::TTL;
+use crate::latch_machine::{TTL, answer};
 use crate::lease::{Inspection, LATCH};
 use crate::options::AcquireOptions;
 use crate::protocol::{Inquiry, Layout, Protocol, Question, Request};
@@ -51,9 +51,9 @@ impl Layout for LatchLayout {
         true
     }
 
-    fn question(&self, key: Arc<str>, question: Question) -> Option<Request> {
+    fn question(&self, key: Arc<str>, question: Question) -> Option<Inquiry<'_, Answer>> {
         let Question::Change { attempt, operation, plan, copies: _ } = question else {
-            return Some(Request::new(&LATCH_LOOK, key, []));
+            return Some(Inquiry::of(Request::new(&LATCH_LOOK, key, []), answer));
         };
         let does = match operation {
             CountOperation::Down => "down",
@@ -61,7 +61,7 @@ impl Layout for LatchLayout {
         };
         let mut request = Request::new(&LATCH_CHANGE, key, [attempt_arg(attempt), does.into()]);
         request.args.extend(plan_args(plan));
-        Some(request)
+        Some(Inquiry::of(request, answer))
     }
 
     fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {

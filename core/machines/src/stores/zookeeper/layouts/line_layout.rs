@@ -12,13 +12,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::gate_layout::GateLayout;
 use super::line::Line;
 use super::paths::{directory, name_of};
 use super::permits::Permits;
-use super::recipe::{Library, Recipe, SEMAPHORE, is_contender};
+use super::recipe::{GATES, Library, Recipe, SEMAPHORE, is_contender};
 use super::seen::{Look, MAX_ROUNDS, Place, break_of, look};
 use super::{CHILDREN, after_sync, child, first, names, on, synced};
 use crate::error::{Error, Result};
+use crate::gate::Gate;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::lease::Inspection;
 use crate::options::AcquireOptions;
@@ -53,7 +55,7 @@ impl LineLayout {
     fn library(&self) -> Library {
         match self.place {
             Place::Line(recipe) => recipe.library(),
-            Place::Permits => Library::Curator,
+            Place::Permits | Place::Latch | Place::Barrier => Library::Curator,
         }
     }
 }
@@ -87,7 +89,7 @@ impl Layout for LineLayout {
             survives_disconnect: true,
             incarnation: true,
             notes: match self.place {
-                Place::Line(_) => &[ENDS, RESTORED],
+                Place::Line(_) | Place::Latch | Place::Barrier => &[ENDS, RESTORED],
                 Place::Permits => &[
                     ENDS,
                     RESTORED,
@@ -120,8 +122,8 @@ impl Layout for LineLayout {
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
         match (self.place, self.share) {
             (Place::Line(recipe), _) => Box::new(Line::new(key, recipe)),
-            (Place::Permits, Some(share)) => Box::new(Permits::new(key, share.units, share.capacity)),
-            (Place::Permits, None) => Box::new(Permits::new(key, 1, 1)),
+            (_, Some(share)) => Box::new(Permits::new(key, share.units, share.capacity)),
+            (_, None) => Box::new(Permits::new(key, 1, 1)),
         }
     }
 
@@ -142,12 +144,17 @@ impl Layout for LineLayout {
         self.share
     }
 
+    fn gate(&self, gate: Gate) -> Option<Arc<dyn Layout>> {
+        let is_curators = matches!(self.place, Place::Line(Recipe::Mutex));
+        is_curators.then(|| Arc::new(GateLayout { locks: self.clone(), gate }) as Arc<dyn Layout>)
+    }
+
     fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
-        self.seen(name, key, false)
+        self.seen(self.place, name, key, false)
     }
 
     fn identify<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
-        self.seen(name, key, true)
+        self.seen(self.place, name, key, true)
     }
 
     fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
@@ -172,10 +179,10 @@ impl Layout for LineLayout {
 const MOST_TAKEN: u32 = 1000;
 
 impl LineLayout {
-    fn seen<'a>(&'a self, name: &'a str, key: Arc<str>, any: bool) -> Inquiry<'a, Inspection> {
+    pub(super) fn seen<'a>(&'a self, place: Place, name: &'a str, key: Arc<str>, any: bool) -> Inquiry<'a, Inspection> {
         let nothing = Inspection::of_nothing(self.name(), name);
         let primitive = self.share.map(|share| share.primitive);
-        let wanted = Look { doing: "inspect", place: self.place, any };
+        let wanted = Look { doing: "inspect", place, any };
         look(wanted, key, MAX_ROUNDS, move |seen| Inquiry::Done(Ok(seen.told(nothing, primitive))))
     }
 
@@ -204,13 +211,19 @@ impl LineLayout {
                     Ok(children) => children.unwrap_or_default().1,
                     Err(error) => return Inquiry::Done(Err(error)),
                 };
-                let [_, leases] = SEMAPHORE;
-                let of =
-                    key.strip_suffix(leases).and_then(|key| key.strip_suffix('/')).filter(|key| *key != self.under());
+                let ([_, leases], [latch, barrier]) = (SEMAPHORE, GATES);
+                let of = [leases, barrier].iter().find_map(|below| key.strip_suffix(below)?.strip_suffix('/'));
+                let of = of.filter(|key| *key != self.under());
                 match of {
                     Some(of) if !children.is_empty() => found.extend(self.name_of(of)),
                     _ if children.iter().any(|name| is_contender(self.library(), name)) => {
                         found.extend(self.name_of(key))
+                    }
+                    _ if self.library() == Library::Curator && children.contains(&latch) => {
+                        found.extend(self.name_of(key));
+                    }
+                    _ if self.library() == Library::Curator && children.contains(&barrier) => {
+                        below.push(child(key, barrier));
                     }
                     _ if self.library() == Library::Curator && SEMAPHORE.iter().all(|name| children.contains(name)) => {
                         below.push(child(key, leases));

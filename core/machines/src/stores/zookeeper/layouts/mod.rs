@@ -14,7 +14,9 @@
 //! | `exists` | exists, without a watch | | `[session, czxid, ephemeralOwner]` |
 //! | `watch` | getData with a watch; no watch is left when the node is missing | | `[session, czxid, ephemeralOwner]` |
 //! | `get` | getData, without a watch | | `[session, czxid, ephemeralOwner, data]` |
+//! | `read` | the same | | `[session, czxid, ephemeralOwner, data, version, mzxid, mtime]` |
 //! | `set` | setData, of any version | data | nil |
+//! | `multi` | all of it or nothing | changes, see [`Change`] | nil, or the first refusal |
 //! | `delete` | delete | version, -1 for any | nil |
 //! | `sync` | sync | | nil |
 //!
@@ -27,8 +29,12 @@ use std::sync::Arc;
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{Arg, Call, Op, Reply, Request, Requests};
 
+pub mod barrier;
 mod change;
+pub mod counting;
 pub mod examination;
+pub mod gate_layout;
+pub mod latch;
 pub mod line;
 pub mod line_layout;
 pub mod paths;
@@ -61,6 +67,10 @@ pub static WATCH: Call = call("watch");
 pub static GET: Call = call("get");
 /// Gives a node other data.
 pub static SET: Call = call("set");
+/// Reads a node's data and all of its stat that a layout needs, without a watch.
+pub static READ: Call = call("read");
+/// Does several [changes](Change), or none of them.
+pub static MULTI: Call = call("multi");
 /// Deletes a node.
 pub static DELETE: Call = call("delete");
 /// Makes the reads that follow see everything the ensemble had accepted before.
@@ -78,6 +88,58 @@ fn delete(path: Arc<str>) -> Request {
 /// These reads, answered from a state of the ensemble that is no older than the asking.
 fn synced(dir: &Arc<str>, reads: impl IntoIterator<Item = Request>) -> Requests {
     [on(&SYNC, dir)].into_iter().chain(reads).collect()
+}
+
+/// One of several changes that are made together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Gives a node that has this version other data.
+    Set(Arc<str>, Arc<str>, i64),
+    /// Makes a persistent node with this data.
+    Make(Arc<str>, Arc<str>),
+    /// Deletes a node, whatever its version.
+    Remove(Arc<str>),
+}
+
+/// Has `changes` of what lies in the directory `dir` done together.
+fn together(dir: &Arc<str>, changes: impl IntoIterator<Item = Change>) -> Request {
+    let mut request = on(&MULTI, dir);
+    for change in changes {
+        request.args.extend(match change {
+            Change::Set(path, data, version) => vec!["set".into(), Arg::Key(path), data.into(), Arg::Int(version)],
+            Change::Make(path, data) => vec!["make".into(), Arg::Key(path), data.into()],
+            Change::Remove(path) => vec!["remove".into(), Arg::Key(path)],
+        });
+    }
+    request
+}
+
+/// The changes that a `multi` with these arguments is of; `None` where they are none.
+pub fn changes(mut args: &[Arg]) -> Option<Vec<Change>> {
+    let mut changes = Vec::new();
+    while let [Arg::Text(does), Arg::Key(path), rest @ ..] = args {
+        let (change, rest) = match (&**does, rest) {
+            ("set", [Arg::Text(data), Arg::Int(version), rest @ ..]) => {
+                (Change::Set(path.clone(), data.clone(), *version), rest)
+            }
+            ("make", [Arg::Text(data), rest @ ..]) => (Change::Make(path.clone(), data.clone()), rest),
+            ("remove", rest) => (Change::Remove(path.clone()), rest),
+            _ => return None,
+        };
+        changes.push(change);
+        args = rest;
+    }
+    args.is_empty().then_some(changes)
+}
+
+/// Whether what was to be done together was done; else somebody was faster.
+fn is_done(doing: impl Into<Doing>, reply: &Reply) -> Result<bool> {
+    match reply {
+        Reply::Nil => Ok(true),
+        Reply::Error { code, .. } if matches!(code.as_str(), "BadVersion" | "NoNode" | "NodeExists") => Ok(false),
+        Reply::Error { code, message } => Err(refused(doing, code, message)),
+        _ => Err(garbled(doing)),
+    }
 }
 
 /// What was being done, for errors.
@@ -160,6 +222,30 @@ fn found(doing: impl Into<Doing>, reply: &Reply) -> Result<Option<(u64, String)>
         },
         other => missing(doing, other),
     }
+}
+
+/// A node as it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Read {
+    stat: Stat,
+    data: String,
+    version: i64,
+    /// The transaction that gave it its data.
+    mzxid: u64,
+    /// When that was, in milliseconds of the ensemble's clock.
+    mtime: i64,
+}
+
+/// The answer to `read`; `None` when there is no such node.
+fn read(doing: impl Into<Doing>, reply: &Reply) -> Result<Option<Read>> {
+    let doing = doing.into();
+    let Reply::List(parts) = reply else { return missing(doing, reply) };
+    let [head @ .., Reply::Text(data), Reply::Int(version), Reply::Int(mzxid), Reply::Int(mtime)] = &parts[..] else {
+        return Err(garbled(doing));
+    };
+    let stat = stat(doing, &Reply::List(head.to_vec()))?;
+    let (data, version, mzxid, mtime) = (data.clone(), *version, mzxid.unsigned_abs(), *mtime);
+    Ok(stat.map(|stat| Read { stat, data, version, mzxid, mtime }))
 }
 
 /// The answer to `create`; `None` when the parent is missing.

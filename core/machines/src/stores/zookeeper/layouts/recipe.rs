@@ -8,12 +8,15 @@
 //! | [`KazooLock`](Recipe::KazooLock) | kazoo's `Lock`, `WriteLock`, `Election` | `<uuid>__lock__<number>` |
 //! | [`KazooRead`](Recipe::KazooRead) | kazoo's `ReadLock` | `<uuid>__rlock__<number>` |
 //!
+//! The nodes of semaphores are Curator's, too, and lie in two directories; those of latches and barriers are ours.
+//!
 //! Sources: `LockInternals`, `StandardLockInternalsDriver`, `InterProcessReadWriteLock` and `LeaderLatch` of Curator 5,
 //! `kazoo.recipe.lock` of kazoo 2.10. A number is that of the directory's `cversion`: `%010d` of 32 bits.
 
 use std::sync::Arc;
 
 use super::{CONTAINER, PERSISTENT};
+use crate::lease::{BARRIER, LATCH};
 use crate::protocol::{AttemptId, Call};
 
 /// See the [module](self).
@@ -142,7 +145,17 @@ impl Recipe {
 
     /// What lies there, in words, if `name` is beside the two directories of a semaphore and of another kind.
     pub(super) fn beside_permits(name: &str) -> Option<&'static str> {
-        RECIPES.iter().find(|recipe| numbered(name, recipe.word()).is_some()).map(|recipe| recipe.described())
+        let line = RECIPES.iter().find(|recipe| numbered(name, recipe.word()).is_some());
+        line.map(|recipe| recipe.described()).or_else(|| gate(name))
+    }
+
+    /// The same beside the directory of this gate.
+    pub(super) fn beside_gate(name: &str, own: &str) -> Option<&'static str> {
+        match name {
+            _ if name == own => None,
+            _ if SEMAPHORE.contains(&name) => Some(PERMITS),
+            _ => Recipe::beside_permits(name),
+        }
     }
 
     /// Whether somebody may come to stand before it after it was made: a writer that becomes a reader makes a node with
@@ -154,7 +167,10 @@ impl Recipe {
     /// What lies there, in words, if a child called `name` belongs to users of the path who would not see this one.
     pub(super) fn foreign(self, name: &str) -> Option<&'static str> {
         if self.library() == Library::Curator && SEMAPHORE.contains(&name) {
-            return Some("a semaphore of Curator");
+            return Some(PERMITS);
+        }
+        if let Some(what) = gate(name).filter(|_| self.library() == Library::Curator) {
+            return Some(what);
         }
         let other = |other: &&Recipe| !self.words().contains(&other.word()) && numbered(name, other.word()).is_some();
         RECIPES.iter().find(other).map(|other| other.described())
@@ -170,8 +186,28 @@ impl Recipe {
     }
 }
 
+const PERMITS: &str = "a semaphore of Curator";
+
 /// The directories of Curator's semaphore.
 pub const SEMAPHORE: [&str; 2] = ["locks", "leases"];
+
+/// The directories of what is waited for and not held.
+pub const GATES: [&str; 2] = [LATCH, BARRIER];
+
+/// What stands before the number of one who waits for a latch.
+pub(super) const WAITER: &str = "wait-";
+
+/// What stands before how many parties there are and the number of a party at a barrier.
+pub(super) const PARTY: &str = "party-";
+
+/// What a child called `name` is of, in words, if it is the directory of a gate.
+fn gate(name: &str) -> Option<&'static str> {
+    match name {
+        LATCH => Some("a latch"),
+        BARRIER => Some("a barrier"),
+        _ => None,
+    }
+}
 
 /// What stands before the number of a lease.
 pub(super) const LEASE: &str = "lease-";
@@ -191,7 +227,7 @@ pub(super) fn is_contender(library: Library, name: &str) -> bool {
 
 /// The number of a contender, or of a lease, whose name this is.
 pub(super) fn sequence_of(name: &str) -> Option<i32> {
-    let words = RECIPES.iter().map(|recipe| recipe.word()).chain([LEASE]);
+    let words = RECIPES.iter().map(|recipe| recipe.word()).chain([LEASE, WAITER]);
     words.filter_map(|word| numbered(name, word)).find_map(|number| number.parse().ok())
 }
 

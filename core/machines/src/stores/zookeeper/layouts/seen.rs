@@ -16,10 +16,12 @@ use std::time::Duration;
 
 use super::change::split;
 use super::line::foreign;
-use super::recipe::{LEASE, Recipe, SEMAPHORE, numbered};
-use super::{CHILDREN, GET, after_sync, child, delete, deleted, found, garbled, names, on, synced};
+use super::recipe::{LEASE, Recipe, SEMAPHORE, WAITER, numbered};
+use super::{
+    CHILDREN, GET, READ, after_sync, barrier, child, counting, delete, deleted, found, garbled, names, on, synced,
+};
 use crate::error::{Error, Kind, Result};
-use crate::lease::{Card, Holder, Inspection, Part, Sharing};
+use crate::lease::{BARRIER, Card, Counting, Holder, Inspection, LATCH, Part, Sharing};
 use crate::protocol::{Inquiry, Reply, Requests};
 use crate::share::{ALL, Primitive};
 
@@ -35,6 +37,10 @@ pub enum Place {
     Line(Recipe),
     /// The two directories of a semaphore.
     Permits,
+    /// That of a latch.
+    Latch,
+    /// That of a barrier.
+    Barrier,
 }
 
 /// Who holds by the names of their nodes, and how many wait.
@@ -44,6 +50,8 @@ struct Standing {
     /// For each, how many nodes it has, by the first of them.
     holders: Vec<Vec<String>>,
     waiting: u64,
+    /// The count of a latch.
+    latch: Option<Counting>,
 }
 
 /// One who holds.
@@ -61,6 +69,7 @@ pub(super) struct Seen {
     /// The nodes of further holders.
     unlisted: Vec<Vec<String>>,
     waiting: u64,
+    latch: Option<Counting>,
 }
 
 impl Place {
@@ -69,7 +78,7 @@ impl Place {
         match self {
             Place::Line(Recipe::Read | Recipe::Write | Recipe::KazooRead) => Some(Primitive::RwLock),
             Place::Permits => Some(Primitive::Semaphore),
-            Place::Line(_) => None,
+            Place::Line(_) | Place::Latch | Place::Barrier => None,
         }
     }
 
@@ -80,6 +89,8 @@ impl Place {
             Place::Line(Recipe::Mutex) if has(Recipe::Read) || has(Recipe::Write) => Place::Line(Recipe::Read),
             Place::Line(Recipe::Mutex) if has(Recipe::LeaderLatch) => Place::Line(Recipe::LeaderLatch),
             Place::Line(Recipe::Mutex) if SEMAPHORE.iter().all(|name| names.contains(name)) => Place::Permits,
+            Place::Line(Recipe::Mutex) if names.contains(&LATCH) => Place::Latch,
+            Place::Line(Recipe::Mutex) if names.contains(&BARRIER) => Place::Barrier,
             Place::Line(Recipe::KazooLock) if has(Recipe::KazooRead) => Place::Line(Recipe::KazooRead),
             _ => self,
         }
@@ -90,6 +101,10 @@ impl Place {
         match self {
             Place::Line(_) => synced(dir, [on(&CHILDREN, dir)]),
             Place::Permits => synced(dir, [dir, &below[0], &below[1]].map(|path| on(&CHILDREN, path))),
+            Place::Latch | Place::Barrier => {
+                let below = child(dir, if self == Place::Latch { LATCH } else { BARRIER });
+                synced(dir, [on(&CHILDREN, dir), on(&READ, &below), on(&CHILDREN, &below)])
+            }
         }
     }
 
@@ -100,6 +115,14 @@ impl Place {
     }
 
     fn standing(self, doing: &'static str, dir: &Arc<str>, replies: &[Reply]) -> Result<Standing> {
+        match self {
+            Place::Latch => return at_latch(doing, dir, after_sync(doing, replies)?),
+            Place::Barrier => {
+                let waiting = barrier::count(doing, dir, after_sync(doing, replies)?)?.into();
+                return Ok(Standing { dir: dir.clone(), holders: Vec::new(), waiting, latch: None });
+            }
+            Place::Line(_) | Place::Permits => {}
+        }
         let lists = after_sync(doing, replies)?.iter().map(|list| Ok(names(doing, list)?.unwrap_or_default().1));
         let lists: Vec<Vec<&str>> = lists.collect::<Result<_>>()?;
         let stranger = |what: &str| Err(foreign(doing, dir, what));
@@ -137,7 +160,7 @@ fn in_line(recipe: Recipe, dir: &Arc<str>, names: &[&str]) -> Standing {
             None => waiting += 1,
         }
     }
-    Standing { dir: dir.clone(), holders, waiting }
+    Standing { dir: dir.clone(), holders, waiting, latch: None }
 }
 
 /// The first in `locks`, if there is one, has the newest leases and waits with them.
@@ -157,7 +180,16 @@ fn with_leases(dir: &Arc<str>, locks: &[&str], leases: &[&str]) -> Standing {
     if !locks.is_empty() {
         holders.pop();
     }
-    Standing { dir: child(dir, SEMAPHORE[1]), holders, waiting: locks.len() as u64 }
+    Standing { dir: child(dir, SEMAPHORE[1]), holders, waiting: locks.len() as u64, latch: None }
+}
+
+fn at_latch(doing: &'static str, dir: &Arc<str>, reads: &[Reply]) -> Result<Standing> {
+    let [_, _, waiters] = reads else { return Err(garbled(doing)) };
+    let count = counting::counted(doing, dir, &reads[..2])?;
+    let waiters = names(doing, waiters)?.unwrap_or_default().1;
+    let waiting = waiters.iter().filter(|name| numbered(name, WAITER).is_some()).count() as u64;
+    let latch = count.map(|count| Counting { count });
+    Ok(Standing { dir: dir.clone(), holders: Vec::new(), waiting, latch })
 }
 
 /// What is looked for, and whether something else may be found.
@@ -187,13 +219,13 @@ pub(super) fn look<'a, T: 'a>(
             Ok(_) => {}
             Err(error) => return Inquiry::Done(Err(error)),
         }
-        let Standing { dir: at, mut holders, waiting } = match place.standing(doing, &dir, replies) {
+        let Standing { dir: at, mut holders, waiting, latch } = match place.standing(doing, &dir, replies) {
             Ok(standing) => standing,
             Err(error) => return Inquiry::Done(Err(error)),
         };
         let unlisted = holders.split_off(holders.len().min(MOST_LISTED));
         if holders.is_empty() {
-            return next(Seen { place, dir: at, nodes: Vec::new(), unlisted, waiting });
+            return next(Seen { place, dir: at, nodes: Vec::new(), unlisted, waiting, latch });
         }
         let reads: Vec<_> = holders.iter().filter_map(|names| Some(on(&GET, &child(&at, names.first()?)))).collect();
         Inquiry::ask(synced(&at, reads), move |replies| {
@@ -203,7 +235,7 @@ pub(super) fn look<'a, T: 'a>(
             };
             match nodes.is_empty() {
                 true => look(wanted, dir, rounds - 1, next),
-                false => next(Seen { place, dir: at, nodes, unlisted, waiting }),
+                false => next(Seen { place, dir: at, nodes, unlisted, waiting, latch }),
             }
         })
     })
@@ -270,6 +302,14 @@ impl Seen {
     /// What is told of it, as of a lock or of what several may hold.
     pub(super) fn told(&self, nothing: Inspection, primitive: Option<Primitive>) -> Inspection {
         let primitive = primitive.or(self.place.primitive());
+        let gate = match self.place {
+            Place::Latch if self.latch.is_some() => Some(LATCH),
+            Place::Barrier if self.waiting > 0 => Some(BARRIER),
+            _ => None,
+        };
+        if let Some(gate) = gate {
+            return Inspection { waiters: self.waiting, primitive: Some(gate), latch: self.latch, ..nothing };
+        }
         if self.nodes.is_empty() && self.waiting == 0 {
             return nothing;
         }
@@ -282,7 +322,7 @@ impl Seen {
                 Some((_, write)) if names.iter().any(|name| numbered(name, write).is_some()) => ALL,
                 _ => 1,
             },
-            Place::Permits => u32::try_from(names.len()).unwrap_or(u32::MAX),
+            Place::Permits | Place::Latch | Place::Barrier => u32::try_from(names.len()).unwrap_or(u32::MAX),
         };
         let holders: Vec<_> =
             self.nodes.iter().map(|node| Part { holder: node.holder(), units: units(&node.names) }).collect();
