@@ -1,6 +1,6 @@
 //! The whole way down and back over a PostgreSQL.
 
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -182,4 +182,119 @@ fn connections_that_are_cut_are_made_again_and_nothing_held_is_lost() {
     assert!(guard.is_held());
     guard.extend(Duration::from_secs(5)).unwrap();
     assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+}
+
+/// A pooler that hands two connections of the server's out by transactions, to whoever comes; each of them is
+/// SERIALIZABLE, so that whoever is at the same row as somebody else is refused.
+struct Pooler {
+    process: Child,
+    uri: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Pooler {
+    fn start() -> Self {
+        let uri = address();
+        let (_, place) = uri.split_once('@').unwrap();
+        let (server, database) = place.split_once('/').unwrap();
+        let (host, port) = server.split_once(':').unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let own = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let settings = format!(
+            "[databases]\n{database} = host={host} port={port} user=root \
+             connect_query='SET default_transaction_isolation = serializable'\n\
+             [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {own}\nunix_socket_dir =\nauth_type = any\n\
+             pool_mode = transaction\ndefault_pool_size = 2\nmax_client_conn = 100\n"
+        );
+        let file = folder.path().join("pgbouncer.ini");
+        std::fs::write(&file, settings).unwrap();
+        // It refuses to be root.
+        let process = Command::new("pgbouncer").args(["-q", "-u", "postgres"]).arg(&file).spawn().unwrap();
+        let pooler = Pooler { process, uri: format!("postgres://root@127.0.0.1:{own}/{database}"), _folder: folder };
+        until("the pooler serves", || std::net::TcpStream::connect(("127.0.0.1", own)).is_ok());
+        pooler
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_tasks_of_two_clients_are_served_behind_a_pooler_of_two_connections() {
+    let (pooler, name) = (Pooler::start(), name("x"));
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        clients.push(lockwright::connect(&format!("{}?ttl=5s", pooler.uri)).await.unwrap());
+    }
+    let inside = Arc::new(AtomicU64::new(0));
+    let tasks: Vec<_> = (0..1000)
+        .map(|at| {
+            let (lock, inside) = (clients[at % 2].lock(&name).build().unwrap(), inside.clone());
+            tokio::spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                let token = guard.token().n;
+                assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);
+                let _ = guard.release().await.unwrap();
+                token
+            })
+        })
+        .collect();
+    let mut tokens = Vec::new();
+    for task in tasks {
+        tokens.push(tokio::time::timeout(Duration::from_secs(60), task).await.expect("nobody starves").unwrap());
+    }
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 1000);
+}
+
+/// What the database undoes in favour of others is not shown, however often that happens.
+#[test]
+fn many_at_one_row_under_serializable_see_no_failure() {
+    let (pooler, name) = (Pooler::start(), name("x"));
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let (client, name) = (client(&pooler.uri, "retry=2ms"), name.clone());
+            std::thread::spawn(move || {
+                for _ in 0..20 {
+                    let guard = client.semaphore(&name, 3).acquire().unwrap();
+                    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_client_has_two_connections_at_most() {
+    let uri = address();
+    let (_, place) = uri.split_once('@').unwrap();
+    psql("DROP ROLE IF EXISTS two");
+    psql("CREATE ROLE two LOGIN PASSWORD 'two' CONNECTION LIMIT 2");
+    psql("GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright_locks TO two");
+    let (client, other, name) = (client(&format!("postgres://two:two@{place}"), ""), client(&uri, ""), name("x"));
+    let held: Vec<_> = (0..50).map(|at| client.lock(&format!("{name}-{at}")).acquire().unwrap()).collect();
+    let taken = other.lock(&name).acquire().unwrap();
+    let waits: Vec<_> = (0..20)
+        .map(|_| {
+            let lock = client.lock(&name).build().unwrap();
+            std::thread::spawn(move || lock.acquire().unwrap().release().unwrap())
+        })
+        .collect();
+    until("they wait", || other.inspect(&name).unwrap().waiters > 0);
+    assert_eq!(taken.release().unwrap(), ReleaseOutcome::Released);
+    for waits in waits {
+        assert_eq!(waits.join().unwrap(), ReleaseOutcome::Released);
+    }
+    assert!(held.iter().all(|guard| guard.is_held()));
+    drop(held);
+    client.close().unwrap();
+    until("its connections go", || psql("SELECT count(*) FROM pg_stat_activity WHERE usename = 'two'") == "0");
+    psql("REVOKE ALL ON lockwright_locks FROM two; DROP ROLE two");
 }

@@ -8,7 +8,11 @@ AS=()
 COMMAND=("${AS[@]}" "$POSTGRES_BIN/postgres" -D .)
 SCHEMA=$ROOT/core/machines/src/stores/postgres/layouts/schema.sql
 
-packages() { [[ -x $POSTGRES_BIN/postgres ]] || need_apt postgresql; }
+packages() {
+  [[ -x $POSTGRES_BIN/postgres ]] || need_apt postgresql
+  # The tests of the core start it.
+  need_command pgbouncer pgbouncer
+}
 
 # new_cluster: makes the data of a server in the current folder, where its process stays.
 new_cluster() {

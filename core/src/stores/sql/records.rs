@@ -11,7 +11,7 @@ use tokio::sync::MutexGuard;
 use tokio::time::timeout;
 
 use super::known::Known;
-use super::row::{Computed, Row, compute, is_idle};
+use super::row::{Computed, Row, compute, is_idle, is_over};
 use super::table::{Change, Exchanged, Expected, Failure, Range, Seen, Table, Window};
 use crate::error::{Error, Kind};
 use crate::name::MAX_BYTES;
@@ -43,8 +43,6 @@ pub(in crate::stores) struct Records<T> {
     clock: StoreClock,
     turns: [tokio::sync::Mutex<()>; TURNS],
     writes: AtomicU64,
-    /// How often the database undid a statement, and it was asked again.
-    again: AtomicU64,
     /// Where the look for idle rows goes on.
     swept: std::sync::Mutex<Arc<str>>,
 }
@@ -75,14 +73,8 @@ impl<T: Table> Records<T> {
             clock: StoreClock::default(),
             turns: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             writes: AtomicU64::new(0),
-            again: AtomicU64::new(0),
             swept: std::sync::Mutex::new("".into()),
         }
-    }
-
-    /// How often a statement was undone by the database in favour of others, and done again.
-    pub(in crate::stores) fn undone(&self) -> u64 {
-        self.again.load(Ordering::Relaxed)
     }
 
     /// Until when what was asked for at `given_up` may still be done. A statement that begins in time may take as long
@@ -122,7 +114,9 @@ impl<T: Table> Records<T> {
                     }
                     moment = Some(round.moment);
                 }
-                Err(Failure::Again) => _ = self.again.fetch_add(1, Ordering::Relaxed),
+                Err(Failure::Again) => {
+                    tracing::debug!(target: "lockwright::retry", "the database undid a statement in favour of others; it is asked again");
+                }
                 Err(Failure::NotDone(error)) if !is_begun => return not_sent(error),
                 Err(Failure::NotDone(error) | Failure::Unknown(error)) => {
                     parts.iter().for_each(|part| locked(&self.known).forget(part.key));
@@ -276,8 +270,9 @@ impl<T: Table> Records<T> {
         let Ok((rows, now)) = self.table.page(range, self.response_timeout).await else { return };
         let next = if rows.len() == SWEEP.1 { rows.last().map(|(key, _)| key.clone()) } else { None };
         *locked(&self.swept) = next.unwrap_or_else(|| "".into());
-        let idle: Vec<_> = rows.into_iter().filter(|(_, row)| is_idle(row, now)).collect();
-        let idle: Vec<_> = idle.into_iter().map(|(key, row)| (key, row.version)).collect();
+        let long_ago = StoreTime(now.0 - IDLE.as_micros() as i64);
+        let idle = rows.into_iter().filter(|(_, row)| is_over(row, long_ago));
+        let idle: Vec<_> = idle.map(|(key, row)| (key, row.version)).collect();
         if !idle.is_empty() && self.table.remove(&idle, self.response_timeout).await.is_err() {
             tracing::debug!(target: "lockwright::sweep", "idle rows were not removed; the next to look does it");
         }
@@ -340,4 +335,196 @@ fn too_late() -> Error {
         "connect",
         "the database did not answer in time; see whether it runs and is reachable",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, VecDeque};
+    use std::future::ready;
+
+    use lockwright_machines::cell_layout::LOCK;
+    use lockwright_machines::lock_cell::Claimant;
+
+    use super::*;
+    use crate::protocol::{AttemptId, InboxId};
+    use crate::stores::BoxFuture;
+    use crate::stores::sql::table::Listed;
+
+    const TTL: i64 = 10_000_000;
+
+    /// A database that does as it is told, or fails as it is to fail next.
+    #[derive(Debug, Default)]
+    struct Played {
+        rows: std::sync::Mutex<BTreeMap<Arc<str>, Row>>,
+        failures: std::sync::Mutex<VecDeque<Failure>>,
+        /// How far its clock is ahead of ours, in microseconds.
+        ahead: std::sync::atomic::AtomicI64,
+        asked: AtomicU64,
+    }
+
+    impl Played {
+        fn now(&self) -> StoreTime {
+            StoreTime(clock::now().as_nanos() as i64 / 1000 + self.ahead.load(Ordering::Relaxed))
+        }
+
+        fn play(&self, changes: &[Change], window: Window) -> Result<Exchanged, Failure> {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            if let Some(failure) = locked(&self.failures).pop_front() {
+                return Err(failure);
+            }
+            let now = self.now();
+            let mut rows = locked(&self.rows);
+            let seen = changes.iter().map(|change| {
+                let found = rows.get(&change.key).cloned();
+                let is_expected = change.expected.number() == found.as_ref().map_or(0, |row| row.version);
+                if !is_expected || now < window.from || now > window.until {
+                    return Seen::Other(found);
+                }
+                rows.extend(change.write.clone().map(|row| (change.key.clone(), row)));
+                Seen::Done
+            });
+            Ok(Exchanged { seen: seen.collect(), now })
+        }
+    }
+
+    impl Table for Arc<Played> {
+        fn exchange<'a>(&'a self, changes: &'a [Change], window: Window) -> BoxFuture<'a, Result<Exchanged, Failure>> {
+            Box::pin(ready(self.play(changes, window)))
+        }
+
+        fn page<'a>(
+            &'a self,
+            range: Range<'a>,
+            _: Duration,
+        ) -> BoxFuture<'a, Result<(Vec<Listed>, StoreTime), Failure>> {
+            let rows = locked(&self.rows);
+            let listed = rows.iter().filter(|(key, _)| &***key > range.after && &***key <= range.to);
+            let listed = listed.take(range.count).map(|(key, row)| (key.clone(), row.clone())).collect();
+            Box::pin(ready(Ok((listed, self.now()))))
+        }
+
+        fn remove<'a>(&'a self, rows: &'a [(Arc<str>, i64)], _: Duration) -> BoxFuture<'a, Result<(), Failure>> {
+            let mut kept = locked(&self.rows);
+            for (key, version) in rows {
+                if kept.get(key).is_some_and(|row| row.version == *version) {
+                    kept.remove(key);
+                }
+            }
+            Box::pin(ready(Ok(())))
+        }
+    }
+
+    fn claimant(who: u128) -> Arc<str> {
+        Claimant { attempt: AttemptId(who), inbox: InboxId(1), claim: Duration::from_secs(1) }.text()
+    }
+
+    fn acquire(who: u128) -> Request {
+        let args = [Arg::Text(claimant(who)), TTL.into(), Arg::NotAfter, "card".into(), 0.into()];
+        Request::new(&LOCK.acquire, "k".into(), args)
+    }
+
+    fn release(who: u128) -> Request {
+        Request::new(&LOCK.release, "k".into(), [Arg::Text(claimant(who)), i64::MAX.into()])
+    }
+
+    fn client(table: &Arc<Played>) -> Records<Arc<Played>> {
+        Records::new(table.clone(), Duration::from_secs(1))
+    }
+
+    /// The token that was granted, if one was; and from when on the lease counts.
+    async fn ask(client: &Records<Arc<Played>>, request: Request) -> (Option<i64>, Time) {
+        let answered = client.perform(&[request], clock::now().after(Duration::from_secs(5))).await;
+        let Outcome::Replies(replies) = answered.outcome else { panic!("{answered:?}") };
+        let token = match &replies[0] {
+            Reply::Int(token) if *token > 1 => Some(*token),
+            _ => None,
+        };
+        (token, answered.sent)
+    }
+
+    #[tokio::test]
+    async fn whoever_used_a_row_last_needs_one_statement_and_others_two() {
+        let table = Arc::new(Played::default());
+        let (first, second) = (client(&table), client(&table));
+        let asked = || table.asked.swap(0, Ordering::Relaxed);
+        ask(&first, acquire(1)).await.0.unwrap();
+        assert_eq!(asked(), 2, "the clock is asked for first");
+        ask(&first, release(1)).await;
+        ask(&first, acquire(2)).await.0.unwrap();
+        assert_eq!(asked(), 2);
+        assert_eq!(ask(&second, acquire(3)).await.0, None);
+        assert_eq!(asked(), 1, "what was read is answered");
+        ask(&first, release(2)).await;
+        asked();
+        ask(&second, acquire(3)).await.0.unwrap();
+        assert_eq!(asked(), 2, "its idea of the row was old");
+    }
+
+    #[tokio::test]
+    async fn what_the_database_undid_is_asked_again_and_not_shown() {
+        let table = Arc::new(Played::default());
+        locked(&table.failures).extend([Failure::Again, Failure::Again, Failure::Again]);
+        ask(&client(&table), acquire(1)).await.0.unwrap();
+        assert_eq!(table.asked.load(Ordering::Relaxed), 5);
+    }
+
+    #[tokio::test]
+    async fn what_may_have_been_done_is_said_to_be_unknown_and_nothing_is_believed_of_the_row() {
+        let table = Arc::new(Played::default());
+        let client = client(&table);
+        ask(&client, acquire(1)).await.0.unwrap();
+        locked(&table.failures).push_back(Failure::Unknown(too_late()));
+        let answered = client.perform(&[release(1)], clock::now().after(Duration::from_secs(5))).await;
+        let Outcome::Unknown { void_after, .. } = answered.outcome else { panic!("{answered:?}") };
+        assert!(void_after.since(clock::now()) > Duration::from_millis(1900));
+        assert!(locked(&client.known).get("k").is_none());
+    }
+
+    #[tokio::test]
+    async fn a_lease_counts_from_the_moment_that_was_written() {
+        let table = Arc::new(Played::default());
+        let client = client(&table);
+        ask(&client, acquire(1)).await.0.unwrap();
+        ask(&client, release(1)).await;
+        // So far behind is the idea of the clock, and so much earlier ends the lease at the database.
+        table.ahead.fetch_add(200_000, Ordering::Relaxed);
+        let asked = clock::now();
+        let (token, sent) = ask(&client, acquire(2)).await;
+        assert!(token.is_some() && asked.since(sent) >= Duration::from_millis(200), "{:?}", asked.since(sent));
+    }
+
+    #[tokio::test]
+    async fn neither_a_clock_that_is_ahead_nor_one_that_is_behind_ends_a_lease_early() {
+        for step in [3_600_000_000, -3_600_000_000] {
+            let table = Arc::new(Played::default());
+            let client = client(&table);
+            ask(&client, acquire(1)).await.0.unwrap();
+            ask(&client, release(1)).await;
+            table.ahead.fetch_add(step, Ordering::Relaxed);
+            ask(&client, acquire(2)).await.0.unwrap();
+            let rows = locked(&table.rows).clone();
+            let expires = format!("\"expires\":{}", table.now().0 / 100_000_000);
+            assert!(rows["k"].record.contains(&expires[..expires.len() - 1]), "{rows:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_in_nobodys_use_are_removed_and_no_others() {
+        let table = Arc::new(Played::default());
+        let client = client(&table);
+        ask(&client, acquire(1)).await.0.unwrap();
+        client.sweep().await;
+        assert_eq!(locked(&table.rows).len(), 1);
+        ask(&client, release(1)).await;
+        client.sweep().await;
+        assert_eq!(locked(&table.rows).len(), 0);
+        // Whoever crashed gives nothing back.
+        ask(&client, acquire(2)).await.0.unwrap();
+        table.ahead.fetch_add(TTL + IDLE.as_micros() as i64 - 1_000_000, Ordering::Relaxed);
+        client.sweep().await;
+        assert_eq!(locked(&table.rows).len(), 1);
+        table.ahead.fetch_add(2_000_000, Ordering::Relaxed);
+        client.sweep().await;
+        assert_eq!(locked(&table.rows).len(), 0);
+    }
 }

@@ -48,7 +48,7 @@ pub(super) fn compute<'a>(
             replies.push(Reply::Error { code: "ERR".into(), message });
             continue;
         };
-        let token_floor = u64::try_from(now.0).unwrap_or(0).max(key.last + 1);
+        let token_floor = u64::try_from(now.0).unwrap_or(0);
         let mut around = Surroundings { now, token_floor, alive, pushes: Vec::new() };
         let Ok(reply) = execute(&mut key, procedure, &mut around);
         replies.push(reply);
@@ -62,11 +62,24 @@ pub(super) fn is_idle(row: &Row, now: StoreTime) -> bool {
     text::read(&row.record).is_some_and(|record| !record.is_in_use(now))
 }
 
+/// Whether nobody needs it who used it last: what leases there are ended before `then`, and whoever waits would have
+/// asked since.
+pub(super) fn is_over(row: &Row, then: StoreTime) -> bool {
+    match text::read(&row.record) {
+        Some(Record::Lock(cell, _)) => cell.hold.is_none_or(|hold| hold.expires < then),
+        Some(Record::Shared(cell, beside)) => {
+            !cell.resized && beside.holders.values().all(|holder| holder.expires < then)
+        }
+        Some(gate) => !gate.is_in_use(then),
+        None => false,
+    }
+}
+
 /// One key, at one moment.
 struct Key {
     lies: Lies,
-    /// The highest token that was set aside there, by whatever lay there.
-    last: u64,
+    /// The highest token of what lay there and went.
+    gone: u64,
     now: StoreTime,
 }
 
@@ -83,8 +96,7 @@ impl Key {
             None => Lies::Nothing,
             Some(row) => text::read(&row.record).map_or_else(|| Lies::Unknown(row.kind.clone()), Lies::Record),
         };
-        let last = if let Lies::Record(record) = &lies { record.last() } else { 0 };
-        Key { lies, last, now }
+        Key { lies, gone: 0, now }
     }
 
     fn kept(&self, before: Option<&Row>) -> Option<(Arc<str>, Arc<str>)> {
@@ -113,7 +125,10 @@ impl Backend for Key {
     }
 
     fn make_room(&mut self, _: RecordKind) -> Result<(), Infallible> {
-        self.lies = Lies::Nothing;
+        if let Lies::Record(record) = &self.lies {
+            self.gone = record.last();
+            self.lies = Lies::Nothing;
+        }
         Ok(())
     }
 
@@ -129,12 +144,14 @@ impl Backend for Key {
                 // What lies there in nobody's use is not taken away by a look.
                 return Ok(fresh.clone().run(procedure, env));
             }
+            if let Lies::Record(other) = &self.lies {
+                self.gone = other.last();
+            }
+            env.token_floor = env.token_floor.max(self.gone + 1);
             self.lies = Lies::Record(fresh);
         }
         let Lies::Record(record) = &mut self.lies else { return Ok(Reply::Nil) };
-        let reply = record.run(procedure, env);
-        self.last = self.last.max(record.last());
-        Ok(reply)
+        Ok(record.run(procedure, env))
     }
 }
 
