@@ -12,7 +12,7 @@ use lockwright::options::ConnectOptions;
 use lockwright::uri::{ENVIRONMENT, span};
 use lockwright::{Error, Kind, Result};
 
-use crate::{break_, demo, doctor, exit, inspect, ls, ping, run, start, try_, warden};
+use crate::{break_, demo, doctor, exit, inspect, ls, ping, run, schema, start, try_, warden};
 
 /// Runs commands under a distributed lock, and looks at locks.
 #[derive(Debug, Parser)]
@@ -33,6 +33,7 @@ pub(crate) enum Command {
     Break(break_::Break),
     Ping(ping::Ping),
     Doctor(doctor::Doctor),
+    Schema(schema::Schema),
     Demo(demo::Demo),
     #[command(hide = true)]
     DemoWorker(demo::worker::Worker),

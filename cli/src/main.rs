@@ -12,6 +12,7 @@ mod ls;
 mod output;
 mod ping;
 mod run;
+mod schema;
 mod start;
 mod terminal;
 mod try_;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Start(_) | Command::Warden(_) => Ok(()),
         Command::Ping(ping) => ping.named.lead(&mut store).and_then(|()| store.read_file()),
         Command::Doctor(doctor) => doctor.named.lead(&mut store).and_then(|()| store.read_file()),
+        Command::Schema(schema) => schema.named.lead(&mut store).and_then(|()| store.read_file()),
         _ => store.read_file(),
     });
     let result = result.and_then(|()| match command {
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Break(break_) => break_.go(&store),
         Command::Ping(ping) => ping.go(&store),
         Command::Doctor(doctor) => doctor.go(&store),
+        Command::Schema(schema) => schema.go(&store),
         Command::Demo(demo) => demo.go(&store),
         Command::DemoWorker(worker) => worker.go(&store),
         Command::Start(start) => start.go(),

@@ -53,6 +53,19 @@ impl<F: Face> Client<F> {
         self.inquire(road, &engine, engine.store.eviction()).await
     }
 
+    async fn make_schema_by(&self, road: Road) -> Result<bool> {
+        let engine = self.engine()?;
+        let Some(schema) = engine.store.schema() else { return Ok(false) };
+        self.inquire(road, &engine, schema.make).await.map(|()| true)
+    }
+
+    /// What has to lie at the store before its first lock, in the store's own language: the tables of a database.
+    /// Nothing for stores that need nothing made. It is made by [`make_schema`](crate::Client::make_schema), or by
+    /// whoever operates the store.
+    pub fn schema(&self) -> Option<&'static str> {
+        self.inner.store.schema().map(|schema| schema.text)
+    }
+
     async fn examine_by(&self, road: Road) -> Result<Vec<Finding>> {
         let engine = self.engine()?;
         let mut found = self.inquire(road, &engine, engine.store.examine()).await?;
@@ -155,6 +168,14 @@ impl Client<Async> {
         self.examine_by(Road::Task).await
     }
 
+    /// Makes the [`schema`](Client::schema) where it is missing; what is there stays. `false` for a store that needs none.
+    ///
+    /// # Errors
+    /// `auth` where this user may not, `unavailable` or `protocol` from the store, `closed`.
+    pub async fn make_schema(&self) -> Result<bool> {
+        self.make_schema_by(Road::Task).await
+    }
+
     /// Begins nothing any more, and waits until everything that this client and its clones hold was released, for at
     /// most `limit`: for a program that is told to end. Acquisitions fail with `closed` from now on, also those that
     /// wait. The names of the locks that are held yet, none when it is done; [`close`](Client::close) gives them back.
@@ -186,6 +207,14 @@ impl Client<Blocking> {
     /// As there.
     pub fn examine(&self) -> Result<Vec<Finding>> {
         here(self.examine_by(Road::Thread))
+    }
+
+    /// See the async [`make_schema`](crate::Client::make_schema).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn make_schema(&self) -> Result<bool> {
+        here(self.make_schema_by(Road::Thread))
     }
 
     /// See the async [`drain`](crate::Client::drain).

@@ -141,6 +141,13 @@ impl Stream {
         Ok(Stream { _registered, pipe: Pipe::Tcp(stream) })
     }
 
+    /// Its own port, where it has one.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn port(&self) -> Option<u16> {
+        let Pipe::Tcp(stream) = &self.pipe else { return None };
+        stream.local_addr().ok().map(|address| address.port())
+    }
+
     /// Connects to the socket file at `path`.
     #[cfg(all(unix, feature = "redis"))]
     pub(crate) async fn to_file(path: &Path) -> io::Result<Self> {

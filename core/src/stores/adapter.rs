@@ -231,6 +231,11 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         Inquiry::Done(Ok(Vec::new()))
     }
 
+    /// What has to lie at the store before there can be locks, and does not come by itself: tables.
+    fn schema(&self) -> Option<Schema<'_>> {
+        None
+    }
+
     /// The client was closed: connections and subscriptions go, also those of an inbox. A later call opens what it
     /// needs.
     fn close(&self) {}
@@ -239,6 +244,15 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     fn learn(&self, sent: Time, at: crate::time::StoreTime) {
         let _ = (sent, at);
     }
+}
+
+/// What somebody has to make at a store before its first lock.
+#[derive(Debug)]
+pub struct Schema<'a> {
+    /// In the store's own language, as its operator would execute it.
+    pub text: &'static str,
+    /// Makes it where it is missing.
+    pub make: Inquiry<'a, ()>,
 }
 
 /// Now, on the clock on which limits and sending times are: the driver's.

@@ -9,6 +9,8 @@
 pub mod etcd;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "sqlite")]
@@ -17,23 +19,27 @@ pub mod sqlite;
 pub mod zookeeper;
 
 mod adapter;
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod address;
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod login;
 mod nodes;
-#[cfg(any(feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod pipe;
-#[cfg(any(feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod push;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod reach;
 mod registry;
-#[cfg(any(feature = "redis", feature = "zookeeper"))]
+#[cfg(feature = "postgres")]
+mod sql;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod tls;
 
 #[cfg(not(feature = "unstable-store"))]
-pub(crate) use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work};
+pub(crate) use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Schema, Sink, Store, Subscription, Topic, Work};
 #[cfg(feature = "unstable-store")]
-pub use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work, now};
+pub use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Schema, Sink, Store, Subscription, Topic, Work, now};
 pub(crate) use adapter::{Closing, not_sent};
 pub(crate) use lockwright_machines::layout_choice::{LayoutChoice, layout_of};
 #[cfg(feature = "unstable-store")]

@@ -61,15 +61,18 @@ const STORES: &[(&[&str], &str, Opener)] = &[
     (&["redis", "rediss", "redis+unix"], "redis://localhost", |uri| super::redis::open(uri)),
     #[cfg(feature = "etcd")]
     (&["etcd", "etcds"], "etcd://localhost", |uri| super::etcd::open(uri)),
+    #[cfg(feature = "postgres")]
+    (&["postgres", "postgresql"], "postgres://localhost/locks", |uri| super::postgres::open(uri)),
     #[cfg(feature = "zookeeper")]
     (&["zookeeper", "zookeepers"], "zookeeper://localhost", |uri| super::zookeeper::open(uri)),
 ];
 
 /// Schemes of stores that are planned.
-const PLANNED: &[&str] = &["redis+sentinel", "redis+cluster", "mysql", "postgres", "postgresql", "memcached"];
+const PLANNED: &[&str] = &["redis+sentinel", "redis+cluster", "mysql", "mariadb", "memcached"];
 
 /// Schemes of stores that are built in by a feature which is not there by itself.
-const OPTIONAL: &[(&str, &str)] = &[("etcd", "etcd"), ("etcds", "etcd")];
+const OPTIONAL: &[(&str, &str)] =
+    &[("etcd", "etcd"), ("etcds", "etcd"), ("postgres", "postgres"), ("postgresql", "postgres")];
 
 /// The store that an address names. Nothing is sent.
 ///
@@ -182,7 +185,7 @@ mod tests {
         says("redis://h:port", "not a URI (invalid port number)");
         says("redis://a,b", "a list of hosts in one address (a cluster) is not built yet");
         says("redis://a:1,b:2/0", "is not built yet");
-        says("postgres://h/db", "postgres:// is not built yet; there are: memory, sqlite, redis");
+        says("mysql://h/db", "mysql:// is not built yet; there are: memory, sqlite, redis");
         says("redis+sentinel://h", "is not built yet");
         says("http://h", "there is no store for http://; there are: memory");
         says(

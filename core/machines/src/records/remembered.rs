@@ -30,6 +30,11 @@ impl<T: Copy> Remembered<T> {
         self.0.insert(attempt, (until, what));
     }
 
+    /// Every attempt that is kept, what became of it, and until when that is remembered.
+    pub fn iter(&self) -> impl Iterator<Item = (AttemptId, StoreTime, T)> {
+        self.0.iter().map(|(attempt, (until, what))| (*attempt, *until, *what))
+    }
+
     /// How many are kept, some of them perhaps for no more use.
     pub fn len(&self) -> usize {
         self.0.len()

@@ -3,5 +3,6 @@
 
 pub mod etcd;
 pub mod memory;
+pub mod postgres;
 pub mod redis;
 pub mod zookeeper;

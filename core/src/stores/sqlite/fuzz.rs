@@ -7,11 +7,11 @@ use rusqlite::Connection;
 use rusqlite::types::Value;
 
 use super::host;
-use super::inbox::{decode, encode};
 use super::layouts::record_rows::{Env, SCHEMA, layout, run};
 use crate::fuzz::Feed;
 use crate::protocol::{Arg, Call, InboxId, Layout, Request};
 use crate::share::Share;
+use crate::stores::push::{decode, encode};
 use crate::time::StoreTime;
 
 /// What arrives in an inbox is an event that can be told again, or nothing.

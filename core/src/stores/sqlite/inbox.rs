@@ -16,10 +16,9 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, statat, unlinkat}
 use super::file::LockFile;
 use super::place;
 use crate::platform::fork;
-use crate::protocol::{AttemptId, InboxId, StoreEvent};
+use crate::protocol::{InboxId, StoreEvent};
 use crate::session::Inbox;
-use crate::stores::Sink;
-use crate::time::StoreTime;
+use crate::stores::{Sink, push as text};
 
 /// How often an inbox looks whether it is still wanted and still at its place.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -175,7 +174,7 @@ struct Bound {
 
 /// Pushes `event`, which concerns `key`, over a connection from [`Inboxes::reach`].
 pub(super) fn push(to: &UnixDatagram, key: &str, event: &StoreEvent) {
-    let Some(text) = encode(key, event) else { return };
+    let Some(text) = text::encode(key, event) else { return };
     let sent = to.set_write_timeout(Some(PATIENCE)).and_then(|()| to.send(text.as_bytes()));
     if let Err(error) = sent {
         tracing::debug!(target: "lockwright::inbox", %error, "a push was lost; its receiver will ask by itself");
@@ -217,7 +216,7 @@ async fn receive(file: &LockFile, inbox: InboxId, bound: &Bound, replaced: u64, 
         match tokio::time::timeout(HEARTBEAT, bound.socket.recv(&mut buffer)).await {
             Ok(Ok(length)) => {
                 let text = buffer.get(..length).and_then(|bytes| std::str::from_utf8(bytes).ok());
-                if let Some((key, event)) = text.and_then(decode) {
+                if let Some((key, event)) = text.and_then(text::decode) {
                     tell(sink, |sink| sink.pushed(key, &event));
                 }
             }
@@ -235,53 +234,5 @@ async fn receive(file: &LockFile, inbox: InboxId, bound: &Bound, replaced: u64, 
 fn tell(sink: &Weak<dyn Sink>, what: impl FnOnce(&dyn Sink)) {
     if let Some(sink) = sink.upgrade() {
         what(&*sink);
-    }
-}
-
-pub(super) fn encode(key: &str, event: &StoreEvent) -> Option<String> {
-    Some(match event {
-        StoreEvent::Granted { attempt, first, last, at } => format!("granted {attempt} {first} {last} {} {key}", at.0),
-        StoreEvent::Broken { attempt } => format!("broken {attempt} 0 0 0 {key}"),
-        StoreEvent::Next { tail } => format!("next {tail:x} 0 0 0 {key}"),
-        StoreEvent::Dropped => format!("dropped 0 0 0 0 {key}"),
-        StoreEvent::Changed { .. } | StoreEvent::Gone { .. } => return None,
-    })
-}
-
-pub(super) fn decode(text: &str) -> Option<(&str, StoreEvent)> {
-    let mut parts = text.splitn(6, ' ');
-    let kind = parts.next()?;
-    let attempt = AttemptId(u128::from_str_radix(parts.next()?, 16).ok()?);
-    let (first, last) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    let at = StoreTime(parts.next()?.parse().ok()?);
-    let event = match kind {
-        "granted" => StoreEvent::Granted { attempt, first, last, at },
-        "broken" => StoreEvent::Broken { attempt },
-        "next" => StoreEvent::Next { tail: attempt.tail() },
-        "dropped" => StoreEvent::Dropped,
-        _ => return None,
-    };
-    Some((parts.next()?, event))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pushes_read_back() {
-        let attempt = AttemptId(7 << 100);
-        let granted = StoreEvent::Granted { attempt, first: 1, last: u64::MAX, at: StoreTime(-3) };
-        let told = [StoreEvent::Broken { attempt }, StoreEvent::Next { tail: 7 }, StoreEvent::Dropped];
-        for event in std::iter::once(granted).chain(told) {
-            for key in ["a", "with spaces and\ttabs", ""] {
-                assert_eq!(decode(&encode(key, &event).unwrap()), Some((key, event.clone())));
-            }
-        }
-        for nonsense in
-            ["", "granted", "granted x 1 1 1 key", "granted 1 1 1 1", "other 1 1 1 1 key", "granted 1 -1 1 1 k"]
-        {
-            assert_eq!(decode(nonsense), None, "{nonsense:?}");
-        }
     }
 }

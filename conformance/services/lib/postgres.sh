@@ -1,0 +1,56 @@
+# What the services of PostgreSQL share; sourced, never run.
+. "$(dirname "${BASH_SOURCE[0]}")/service.sh"
+
+# Debian keeps them off the PATH, and the server refuses to be root.
+POSTGRES_BIN=$(compgen -G '/usr/lib/postgresql/*/bin' | sort -V | tail -1 || true)
+AS=()
+((EUID != 0)) || AS=(setpriv --reuid postgres --regid postgres --clear-groups)
+COMMAND=("${AS[@]}" "$POSTGRES_BIN/postgres" -D .)
+SCHEMA=$ROOT/core/machines/src/stores/postgres/layouts/schema.sql
+
+packages() {
+  [[ -x $POSTGRES_BIN/postgres ]] || need_apt postgresql
+  # The tests of the core start it.
+  need_command pgbouncer pgbouncer
+}
+
+# new_cluster: makes the data of a server in the current folder, where its process stays.
+new_cluster() {
+  POSTGRES_BIN=$(compgen -G '/usr/lib/postgresql/*/bin' | sort -V | tail -1)
+  COMMAND=("${AS[@]}" "$POSTGRES_BIN/postgres" -D .)
+  mkdir new
+  ((EUID != 0)) || chown postgres:postgres . new
+  "${AS[@]}" "$POSTGRES_BIN/initdb" -D new -U root -A trust -E UTF8 --locale C --no-sync >/dev/null
+  mv new/* .
+  rmdir new
+  chmod 700 .
+  cat >>postgresql.conf <<END
+listen_addresses = '127.0.0.1'
+port = $PORT
+unix_socket_directories = ''
+max_connections = 200
+shared_preload_libraries = 'pg_stat_statements'
+fsync = off
+END
+  cat >pg_hba.conf <<END
+host all root 127.0.0.1/32 trust
+host replication root 127.0.0.1/32 trust
+host all all 127.0.0.1/32 scram-sha-256
+END
+}
+
+ask() { psql -h 127.0.0.1 -p "$(<port)" -U root -d locks -qAtX -v ON_ERROR_STOP=1 "$@"; }
+
+# The first to ask makes the database: a server that never ran takes no commands.
+answers() {
+  psql -h 127.0.0.1 -p "$(<port)" -U root -d postgres -qAtXc 'SELECT 1' &>/dev/null || return 1
+  [[ -e made ]] || { make && touch made; }
+}
+
+make() {
+  psql -h 127.0.0.1 -p "$(<port)" -U root -d postgres -qX -v ON_ERROR_STOP=1 >&2 \
+    -c "CREATE USER locker PASSWORD 'pa:ss@word'" -c 'CREATE DATABASE locks'
+  ask -f "$SCHEMA" -c 'GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright_locks TO locker' -c 'CREATE EXTENSION pg_stat_statements' >&2
+}
+
+uri() { echo "postgres://locker:pa%3Ass%40word@127.0.0.1:$(<port)/locks"; }

@@ -1,0 +1,3 @@
+//! The layouts of PostgreSQL.
+
+pub mod native;

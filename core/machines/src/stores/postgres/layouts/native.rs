@@ -1,0 +1,49 @@
+//! `native` in PostgreSQL: the [cells](crate::cell), each of them in a row.
+
+use crate::cell_layout;
+use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use crate::native_machine::NativeLayout;
+use crate::protocol::{Call, Inquiry, Request};
+
+/// What makes the table.
+pub const SCHEMA: &str = include_str!("schema.sql");
+/// Writes rows that are as expected.
+pub const EXCHANGE: &str = include_str!("exchange.sql");
+/// Reads rows in the order of their keys.
+pub const PAGE: &str = include_str!("page.sql");
+/// Removes rows that nobody wrote since.
+pub const REMOVE: &str = include_str!("remove.sql");
+
+/// Makes the table.
+pub static MAKE: Call = Call { name: "make", body: SCHEMA, batch: false };
+
+/// Makes the table where there is none.
+pub fn make<'a>() -> Inquiry<'a, ()> {
+    Inquiry::of(Request::new(&MAKE, "".into(), []), |_| Ok(()))
+}
+
+/// The layout, for a connection that puts `prefix` before every name.
+pub fn layout(prefix: &str) -> NativeLayout {
+    cell_layout::layout(prefix, guarantees)
+}
+
+fn guarantees() -> Guarantees {
+    Guarantees {
+        store: "postgres",
+        layout: "native",
+        exclusive_until: ExclusiveUntil::StoreFailover,
+        token: TokenRises::WithStoreClock,
+        fair: true,
+        reentrant: true,
+        shared: true,
+        push: true,
+        survives_disconnect: true,
+        incarnation: true,
+        notes: &[
+            "Leases end by the database's clock; what the clients' clocks say changes nothing.",
+            "A replica that is promoted without the last commits of its primary may grant a lock that was granted there: \
+             let the locks' commits wait for a synchronous replica.",
+            "Behind a pooler in transaction mode, where no notifications arrive, waiters ask again by a timer.",
+        ],
+    }
+}

@@ -1,0 +1,6 @@
+-- Rows in the order of their keys, and the time.
+SELECT key, version, kind, record, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint
+FROM lockwright_locks
+WHERE key > $1::text AND key >= $2::text AND key <= $3::text
+  AND changed <= clock_timestamp() - $4::bigint * interval '1 microsecond'
+ORDER BY key LIMIT $5::bigint

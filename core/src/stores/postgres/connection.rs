@@ -1,0 +1,154 @@
+//! A connection to the server. It is driven by the background runtime, since the caller's own may end before it does.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{AsyncMessage, Client, NoTls, Notification, Statement};
+
+use super::config::Config;
+use super::failure;
+use super::statements;
+use crate::error::{Error, Kind};
+use crate::platform::runtime;
+use crate::platform::stream::Stream;
+use crate::stores::pipe::Pipe;
+use crate::stores::reach;
+
+/// Asks a server for TLS; it answers with one letter.
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+const SCHEMES: [&str; 2] = ["postgres://, or sslmode=disable,", "sslmode=verify-full"];
+
+/// A connection that was made.
+pub(super) struct Connection {
+    pub(super) client: Client,
+    /// The statement that is asked for all the time, where it is kept at the server.
+    pub(super) exchange: Option<Statement>,
+    pub(super) heard: mpsc::UnboundedReceiver<Notification>,
+}
+
+/// Dials, in the background runtime.
+///
+/// # Errors
+/// `unavailable` where nobody answers, `auth` where the server wants somebody else, `protocol` where it is none.
+pub(super) async fn dial(config: &Arc<Config>) -> crate::Result<Connection> {
+    let config = config.clone();
+    let dialled = runtime::handle()?.spawn(async move {
+        match timeout(config.connect_timeout, dial_at_leisure(&config)).await {
+            Ok(dialled) => dialled,
+            Err(_) => Err(unreachable(&config, io::ErrorKind::TimedOut.into())),
+        }
+    });
+    dialled
+        .await
+        .unwrap_or_else(|ended| Err(Error::new(Kind::Internal, "connect", "a connection ended early").caused_by(ended)))
+}
+
+fn unreachable(config: &Config, error: io::Error) -> Error {
+    reach::unreachable(SCHEMES, config.tls.is_some(), error)
+}
+
+async fn dial_at_leisure(config: &Config) -> crate::Result<Connection> {
+    let credentials = config.login.credentials_aside().await?;
+    let found = tokio::net::lookup_host((config.host.as_str(), config.port)).await;
+    let found: Vec<SocketAddr> = found.map_err(|error| unreachable(config, reach::unknown_host(error)))?.collect();
+    let mut stream = Stream::to(&found).await.map_err(|error| unreachable(config, error))?;
+    if config.tls.is_some() {
+        ask_for_tls(&mut stream).await.map_err(|error| unreachable(config, error))?;
+    }
+    let port = stream.port();
+    let pipe = Pipe::over(stream, config.tls.as_ref()).await.map_err(|error| unreachable(config, error))?;
+    let mut library = tokio_postgres::Config::new();
+    // What TLS there is was begun already.
+    library.ssl_mode(SslMode::Disable).application_name("lockwright");
+    library.user(if credentials.user.is_empty() { "postgres" } else { &credentials.user });
+    if !credentials.password.is_empty() {
+        library.password(&credentials.password);
+    }
+    if let Some(database) = &config.database {
+        library.dbname(database);
+    }
+    let connected = library.connect_raw(Greeted { pipe, is_met: false }, NoTls).await;
+    let (client, mut driven) = connected.map_err(|error| failure::of_dialling(&error))?;
+    let (tell, heard) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|context| driven.poll_message(context)).await {
+            if let AsyncMessage::Notification(notification) = message {
+                // Nobody listens at most connections.
+                let _ = tell.send(notification);
+            }
+        }
+    });
+    let exchange = settle(&client, port, config).await.map_err(|error| failure::of_dialling(&error))?;
+    Ok(Connection { client, exchange, heard })
+}
+
+/// What a connection of ours alone has the server know.
+async fn settle(
+    client: &Client,
+    port: Option<u16>,
+    config: &Config,
+) -> Result<Option<Statement>, tokio_postgres::Error> {
+    if !statements::is_direct(client, port).await? {
+        return Ok(None);
+    }
+    statements::limit(client, config.response_timeout).await?;
+    // Whoever has no table yet is told so by the first request.
+    Ok(statements::prepare(client).await.ok())
+}
+
+/// A connection whose first byte is looked at: the library would wait for the rest of what is no message at all.
+struct Greeted {
+    pipe: Pipe,
+    is_met: bool,
+}
+
+/// What a server says first: a question for the login, an error, a notice, or which versions it knows.
+const FIRST: &[u8] = b"RENv";
+
+impl AsyncRead for Greeted {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        ready!(Pin::new(&mut self.pipe).poll_read(cx, into))?;
+        if !self.is_met
+            && let Some(first) = into.filled().get(before)
+        {
+            self.is_met = true;
+            if !FIRST.contains(first) {
+                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Greeted {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.pipe).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_shutdown(cx)
+    }
+}
+
+async fn ask_for_tls(stream: &mut Stream) -> io::Result<()> {
+    stream.write_all(&SSL_REQUEST).await?;
+    let mut answer = [0];
+    stream.read_exact(&mut answer).await?;
+    match answer {
+        [b'S'] => Ok(()),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, rustls::Error::General("the server has no TLS".into()))),
+    }
+}

@@ -1,0 +1,10 @@
+#![doc = include_str!("docs.md")]
+
+mod client;
+mod config;
+mod connection;
+mod failure;
+mod inbox;
+mod statements;
+
+pub(crate) use config::open;

@@ -1,0 +1,151 @@
+//! The statements, and what they are given.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_machines::stores::postgres::layouts::native::{EXCHANGE, PAGE, REMOVE, SCHEMA};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row as Answer, Statement};
+
+use crate::protocol::InboxId;
+use crate::stores::sql::row::Row;
+use crate::stores::sql::table::{Change, Exchanged, Listed, Range, Seen, Window};
+use crate::time::StoreTime;
+
+type Result<T> = std::result::Result<T, tokio_postgres::Error>;
+
+const EXCHANGE_TYPES: [Type; 10] = [
+    Type::TEXT_ARRAY,
+    Type::INT8_ARRAY,
+    Type::INT8_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::INT8,
+    Type::INT8,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+];
+
+/// The channel of notifications of an inbox.
+pub(super) fn channel(inbox: InboxId) -> String {
+    format!("lockwright_{inbox}")
+}
+
+/// Whether the server itself is at the other end of a connection from our `port`, and no pooler that hands one of the
+/// server's connections to many clients.
+pub(super) async fn is_direct(client: &Client, port: Option<u16>) -> Result<bool> {
+    let row = client.query_typed_one("SELECT inet_client_port()", &[]).await?;
+    let seen: Option<i32> = row.try_get(0)?;
+    Ok(port.is_some() && seen == port.map(i32::from))
+}
+
+/// Has the server end what takes too long, and see what others wrote meanwhile. For a connection that is ours alone.
+pub(super) async fn limit(client: &Client, response_timeout: Duration) -> Result<()> {
+    let millis = response_timeout.as_millis().max(1);
+    let settings = format!(
+        "SET statement_timeout = {millis}; SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"
+    );
+    client.batch_execute(&settings).await
+}
+
+/// The statement for exchanges as the server keeps it for this connection.
+pub(super) async fn prepare(client: &Client) -> Result<Statement> {
+    client.prepare_typed(EXCHANGE, &EXCHANGE_TYPES).await
+}
+
+/// Has whoever listens at `inbox` told `text`.
+pub(super) async fn tell(client: &Client, inbox: InboxId, text: &str) -> Result<()> {
+    let channel = channel(inbox);
+    let given: [(&(dyn ToSql + Sync), Type); 2] = [(&channel, Type::TEXT), (&text, Type::TEXT)];
+    client.query_typed("SELECT pg_notify($1, $2)", &given).await.map(|_| ())
+}
+
+/// Has this connection told what comes for `inbox`.
+pub(super) async fn listen(client: &Client, inbox: InboxId) -> Result<()> {
+    client.batch_execute(&format!("LISTEN {}", channel(inbox))).await
+}
+
+/// Makes the table, if there is none.
+pub(super) async fn make(client: &Client) -> Result<()> {
+    client.batch_execute(SCHEMA).await
+}
+
+/// See [`Table::exchange`](crate::stores::sql::table::Table::exchange).
+pub(super) async fn exchange(
+    client: &Client,
+    kept: Option<&Statement>,
+    changes: &[Change],
+    window: Window,
+) -> Result<Exchanged> {
+    let keys: Vec<&str> = changes.iter().map(|change| &*change.key).collect();
+    let expected: Vec<i64> = changes.iter().map(|change| change.expected.number()).collect();
+    let written = |what: fn(&Row) -> &str| changes.iter().map(move |change| change.write.as_ref().map(what));
+    let versions: Vec<i64> = changes.iter().map(|change| change.write.as_ref().map_or(0, |row| row.version)).collect();
+    let kinds: Vec<Option<&str>> = written(|row| &row.kind).collect();
+    let records: Vec<Option<&str>> = written(|row| &row.record).collect();
+    let (from, until) = (window.from.0, window.until.0);
+    let pushes = || changes.iter().flat_map(|change| change.pushes.iter().map(move |push| (&change.key, push)));
+    let of: Vec<&str> = pushes().map(|(key, _)| &**key).collect();
+    let channels: Vec<String> = pushes().map(|(_, (inbox, _))| channel(*inbox)).collect();
+    let messages: Vec<&str> = pushes().map(|(_, (_, text))| text.as_str()).collect();
+    let given: [&(dyn ToSql + Sync); 10] =
+        [&keys, &expected, &versions, &kinds, &records, &from, &until, &of, &channels, &messages];
+    let rows = match kept {
+        Some(statement) => client.query(statement, &given).await?,
+        None => {
+            let given: Vec<_> = given.into_iter().zip(EXCHANGE_TYPES).collect();
+            client.query_typed(EXCHANGE, &given).await?
+        }
+    };
+    read_exchange(changes, &rows)
+}
+
+fn read_exchange(changes: &[Change], rows: &[Answer]) -> Result<Exchanged> {
+    let mut now = 0;
+    let mut seen: std::collections::HashMap<&str, Seen> = std::collections::HashMap::with_capacity(rows.len());
+    for answer in rows {
+        now = answer.try_get(5)?;
+        let row = match answer.try_get::<_, Option<i64>>(2)? {
+            Some(version) => Some(Row {
+                version,
+                kind: answer.try_get::<_, &str>(3)?.into(),
+                record: answer.try_get::<_, &str>(4)?.into(),
+            }),
+            None => None,
+        };
+        let is_done: bool = answer.try_get(1)?;
+        seen.insert(answer.try_get(0)?, if is_done { Seen::Done } else { Seen::Other(row) });
+    }
+    let seen = changes.iter().map(|change| seen.remove(&*change.key).unwrap_or(Seen::Other(None))).collect();
+    Ok(Exchanged { seen, now: StoreTime(now) })
+}
+
+/// See [`Table::page`](crate::stores::sql::table::Table::page).
+pub(super) async fn page(client: &Client, range: Range<'_>) -> Result<(Vec<Listed>, StoreTime)> {
+    let micros = |duration: Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+    let (idle, count) = (micros(range.idle), i64::try_from(range.count).unwrap_or(i64::MAX));
+    let given: [(&(dyn ToSql + Sync), Type); 5] = [
+        (&range.after, Type::TEXT),
+        (&range.from, Type::TEXT),
+        (&range.to, Type::TEXT),
+        (&idle, Type::INT8),
+        (&count, Type::INT8),
+    ];
+    let mut now = 0;
+    let mut rows = Vec::new();
+    for answer in client.query_typed(PAGE, &given).await? {
+        now = answer.try_get(4)?;
+        let (key, kind, record): (&str, &str, &str) = (answer.try_get(0)?, answer.try_get(2)?, answer.try_get(3)?);
+        let row = Row { version: answer.try_get(1)?, kind: kind.into(), record: record.into() };
+        rows.push((Arc::from(key), row));
+    }
+    Ok((rows, StoreTime(now)))
+}
+
+/// See [`Table::remove`](crate::stores::sql::table::Table::remove).
+pub(super) async fn remove(client: &Client, rows: &[(Arc<str>, i64)]) -> Result<()> {
+    let keys: Vec<&str> = rows.iter().map(|(key, _)| &**key).collect();
+    let versions: Vec<i64> = rows.iter().map(|(_, version)| *version).collect();
+    client.query_typed(REMOVE, &[(&keys, Type::TEXT_ARRAY), (&versions, Type::INT8_ARRAY)]).await.map(|_| ())
+}

@@ -1,0 +1,109 @@
+//! What is asked of a database: one statement for each of these.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::row::Row;
+use crate::error::Error;
+use crate::protocol::InboxId;
+use crate::stores::BoxFuture;
+use crate::time::StoreTime;
+
+/// A row as it is expected to be, and what is to be written where it is.
+#[derive(Clone, Debug)]
+pub(in crate::stores) struct Change {
+    pub(in crate::stores) key: Arc<str>,
+    pub(in crate::stores) expected: Expected,
+    /// Nothing where it is only asked whether it is as expected.
+    pub(in crate::stores) write: Option<Row>,
+    /// What is told once it is written, as [texts](crate::stores::push).
+    pub(in crate::stores) pushes: Vec<(InboxId, String)>,
+}
+
+/// What is thought to lie there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::stores) enum Expected {
+    /// Nobody knows: the row is read.
+    Unknown,
+    /// No row.
+    Nothing,
+    /// The row of this version.
+    Version(i64),
+}
+
+impl Expected {
+    /// As a number, which is none that a version has.
+    pub(in crate::stores) fn number(self) -> i64 {
+        match self {
+            Expected::Unknown => -1,
+            Expected::Nothing => 0,
+            Expected::Version(version) => version,
+        }
+    }
+}
+
+/// When the database may do what it is asked for, by its own clock.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::stores) struct Window {
+    pub(in crate::stores) from: StoreTime,
+    pub(in crate::stores) until: StoreTime,
+    /// How long an answer is waited for.
+    pub(in crate::stores) patience: Duration,
+}
+
+/// What became of a change.
+#[derive(Clone, Debug)]
+pub(in crate::stores) enum Seen {
+    /// The row was as expected, and is as it was to be written.
+    Done,
+    /// It was not, or it was not the time.
+    Other(Option<Row>),
+}
+
+/// What became of all of them, and what the database's clock said.
+#[derive(Debug)]
+pub(in crate::stores) struct Exchanged {
+    pub(in crate::stores) seen: Vec<Seen>,
+    pub(in crate::stores) now: StoreTime,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(in crate::stores) enum Failure {
+    /// The database undid it, since others were at the same rows: it is to be asked again.
+    Again,
+    /// It was not done and never will be.
+    NotDone(Error),
+    /// It may have been done, or may be yet.
+    Unknown(Error),
+}
+
+/// A row with its key.
+pub(in crate::stores) type Listed = (Arc<str>, Row);
+
+/// Rows of records in some database.
+pub(in crate::stores) trait Table: Send + Sync + std::fmt::Debug + 'static {
+    /// Writes the rows that are as expected, each by itself, and tells of those that are not.
+    fn exchange<'a>(&'a self, changes: &'a [Change], window: Window) -> BoxFuture<'a, Result<Exchanged, Failure>>;
+
+    /// At most `count` rows whose keys follow `after` and lie between `from` and `to`, by their keys, and the time.
+    fn page<'a>(
+        &'a self,
+        range: Range<'a>,
+        patience: Duration,
+    ) -> BoxFuture<'a, Result<(Vec<Listed>, StoreTime), Failure>>;
+
+    /// Removes those of the rows that still have these versions.
+    fn remove<'a>(&'a self, rows: &'a [(Arc<str>, i64)], patience: Duration) -> BoxFuture<'a, Result<(), Failure>>;
+}
+
+/// Which rows a page has.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::stores) struct Range<'a> {
+    pub(in crate::stores) after: &'a str,
+    pub(in crate::stores) from: &'a str,
+    pub(in crate::stores) to: &'a str,
+    /// Not written since so long.
+    pub(in crate::stores) idle: Duration,
+    pub(in crate::stores) count: usize,
+}

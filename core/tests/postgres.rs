@@ -1,0 +1,300 @@
+//! The whole way down and back over a PostgreSQL.
+
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use lockwright::Kind;
+use lockwright::blocking::Client;
+use lockwright::lease::ReleaseOutcome;
+
+fn address() -> String {
+    std::env::var("LOCKWRIGHT_TEST_POSTGRES").unwrap_or_else(|_| {
+        panic!(
+            "these tests need a PostgreSQL: run `conformance/services/postgres.sh start` and set \
+             LOCKWRIGHT_TEST_POSTGRES to the address it prints"
+        )
+    })
+}
+
+fn client(uri: &str, options: &str) -> Client {
+    lockwright::blocking::connect(&format!("{uri}?{options}")).unwrap()
+}
+
+fn name(of: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("test-{}-{}/{of}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// What the operator's own program says.
+fn psql(statement: &str) -> String {
+    let uri = address();
+    let (_, place) = uri.split_once('@').unwrap();
+    let as_root = format!("postgres://root@{place}");
+    let done =
+        Command::new("psql").args(["-qAtX", "-v", "ON_ERROR_STOP=1", "-c", statement, &as_root]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap().trim().to_owned()
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_lock_is_taken_and_given_back_and_tokens_rise() {
+    let (client, name) = (client(&address(), ""), name("x"));
+    let mut last = 0;
+    for _ in 0..3 {
+        let guard = client.lock(&name).acquire().unwrap();
+        assert!(guard.is_held() && guard.token().n > last);
+        assert!(guard.remaining() > Duration::from_secs(25) && guard.remaining() < Duration::from_secs(30));
+        last = guard.token().n;
+        assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    }
+    assert_eq!(psql(&format!("SELECT record::json->>'hold' FROM lockwright_locks WHERE key = '{name}'")), "");
+}
+
+#[test]
+fn whoever_waits_is_served_in_order_and_told_without_asking() {
+    let uri = address();
+    let (clients, name) = ([0, 1, 2].map(|_| client(&uri, "")), name("x"));
+    let held = clients[0].lock(&name).acquire().unwrap();
+    assert!(clients[1].lock(&name).try_acquire().unwrap().is_none());
+    let order = Arc::new(AtomicU64::new(0));
+    let waiters: Vec<_> = [1, 2]
+        .map(|at| {
+            let (lock, order) = (clients[at].lock(&name).build().unwrap(), order.clone());
+            let waits = std::thread::spawn(move || {
+                let guard = lock.acquire().unwrap();
+                let came = order.fetch_add(1, Ordering::Relaxed) as usize;
+                (came + 1 == at, guard.token().n, guard.release().unwrap())
+            });
+            until("it waits", || clients[0].inspect(&name).unwrap().waiters == at as u64);
+            waits
+        })
+        .into();
+    let seen = clients[2].inspect(&name).unwrap().holder.unwrap();
+    assert_eq!((seen.first_token, seen.card.pid), (held.token().n, std::process::id()));
+    assert!(seen.remaining > Duration::from_secs(20) && seen.remaining <= Duration::from_secs(30));
+    let released = Instant::now();
+    assert_eq!(held.release().unwrap(), ReleaseOutcome::Released);
+    let served: Vec<_> = waiters.into_iter().map(|waits| waits.join().unwrap()).collect();
+    assert!(
+        served.iter().all(|(in_order, _, outcome)| *in_order && *outcome == ReleaseOutcome::Released),
+        "{served:?}"
+    );
+    assert!(served[0].1 < served[1].1);
+    // Whoever polls asks again after a claim, a second.
+    assert!(released.elapsed() < Duration::from_millis(800), "{:?}", released.elapsed());
+}
+
+#[test]
+fn nobody_elses_lock_is_renewed_or_given_back_and_a_lease_ends() {
+    let uri = address();
+    let (first, second, name) = (client(&uri, ""), client(&uri, ""), name("x"));
+    let held = first.lock(&name).ttl(Duration::from_millis(300)).renew(false).acquire().unwrap();
+    let next = second.lock(&name).acquire().unwrap();
+    assert!(next.token() > held.token() && !held.is_held());
+    assert!(held.extend(Duration::from_secs(9)).is_err());
+    assert!(held.release().map_or(true, |outcome| outcome != ReleaseOutcome::Released));
+    assert!(next.is_held() && first.lock(&name).try_acquire().unwrap().is_none());
+    next.extend(Duration::from_secs(90)).unwrap();
+    assert!(next.remaining() > Duration::from_secs(60));
+    let token = next.token();
+    assert!(first.break_lock(&name, token).unwrap());
+    assert!(first.lock(&name).try_acquire().unwrap().is_some());
+    assert!(first.list().unwrap().iter().all(|listed| *listed != format!("{name}-other")));
+}
+
+/// A connection that nobody waits for costs one statement, and whoever used the lock last asks nothing first.
+#[test]
+fn an_uncontended_pair_is_two_statements() {
+    let (client, name) = (client(&address(), "prefix=counted-"), name("x"));
+    let _ = client.lock(&name).acquire().unwrap().release().unwrap();
+    let count = || {
+        let calls = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements s JOIN pg_database d ON d.oid = dbid \
+                     WHERE datname = current_database() AND query LIKE '%WITH asked AS%'";
+        psql(calls).parse::<u64>().unwrap()
+    };
+    // Other tests ask meanwhile: the least of some counts is ours.
+    let pairs = (0..10).map(|_| {
+        let before = count();
+        let _ = client.lock(&name).acquire().unwrap().release().unwrap();
+        count() - before
+    });
+    assert_eq!(pairs.min(), Some(2));
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_to_do() {
+    let uri = address();
+    let says = |uri: &str, kind: Kind, part: &str| {
+        let client = client(uri, "store_timeout=3s&connect_timeout=3s");
+        let error = client.lock(&name("x")).acquire().unwrap_err();
+        assert_eq!(error.kind(), kind, "{uri}: {error}");
+        let shown = format!("{error} {error:?}");
+        assert!(shown.contains(part) && !shown.contains("hunter2"), "{uri}: {shown}");
+    };
+    let (_, place) = uri.split_once('@').unwrap();
+    let (server, _) = place.split_once('/').unwrap();
+    says(&format!("postgres://locker:hunter2@{place}"), Kind::Auth, "refused the user or the password");
+    says(&format!("postgres://root@{server}/hidden"), Kind::InvalidConfig, "there is no such database");
+    says(&format!("postgres://root@{server}/template1"), Kind::InvalidConfig, "lockwright schema");
+    says("postgres://root:hunter2@127.0.0.1:1/x", Kind::Unavailable, "nothing listens there");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 64]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    says(&format!("postgres://root:hunter2@127.0.0.1:{port}/x"), Kind::Protocol, "is not PostgreSQL");
+}
+
+#[test]
+fn a_later_versions_row_is_refused_by_its_word() {
+    let (client, name) = (client(&address(), ""), name("x"));
+    psql(&format!("INSERT INTO lockwright_locks VALUES ('{name}', 1, 'carousel', '{{}}', now())"));
+    let error = client.lock(&name).acquire().unwrap_err();
+    assert_eq!(error.kind(), Kind::ForeignLayout);
+    assert!(error.to_string().contains("this name is a carousel's"), "{error}");
+    assert!(client.inspect(&name).is_err());
+}
+
+#[test]
+fn connections_that_are_cut_are_made_again_and_nothing_held_is_lost() {
+    let (client, name) = (client(&address(), "ttl=3s"), name("x"));
+    let guard = client.lock(&name).acquire().unwrap();
+    for _ in 0..3 {
+        psql("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'lockwright'");
+        let other = client.lock(&format!("{name}-other")).acquire().unwrap();
+        assert_eq!(other.release().unwrap(), ReleaseOutcome::Released);
+    }
+    assert!(guard.is_held());
+    guard.extend(Duration::from_secs(5)).unwrap();
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+}
+
+/// A pooler that hands two connections of the server's out by transactions, to whoever comes; each of them is
+/// SERIALIZABLE, so that whoever is at the same row as somebody else is refused.
+struct Pooler {
+    process: Child,
+    uri: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Pooler {
+    fn start() -> Self {
+        let uri = address();
+        let (_, place) = uri.split_once('@').unwrap();
+        let (server, database) = place.split_once('/').unwrap();
+        let (host, port) = server.split_once(':').unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let own = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let settings = format!(
+            "[databases]\n{database} = host={host} port={port} user=root \
+             connect_query='SET default_transaction_isolation = serializable'\n\
+             [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {own}\nunix_socket_dir =\nauth_type = any\n\
+             pool_mode = transaction\ndefault_pool_size = 2\nmax_client_conn = 100\n"
+        );
+        let file = folder.path().join("pgbouncer.ini");
+        std::fs::write(&file, settings).unwrap();
+        // It refuses to be root.
+        let process = Command::new("pgbouncer").args(["-q", "-u", "postgres"]).arg(&file).spawn().unwrap();
+        let pooler = Pooler { process, uri: format!("postgres://root@127.0.0.1:{own}/{database}"), _folder: folder };
+        until("the pooler serves", || std::net::TcpStream::connect(("127.0.0.1", own)).is_ok());
+        pooler
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_tasks_of_two_clients_are_served_behind_a_pooler_of_two_connections() {
+    let (pooler, name) = (Pooler::start(), name("x"));
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        clients.push(lockwright::connect(&format!("{}?ttl=5s", pooler.uri)).await.unwrap());
+    }
+    let inside = Arc::new(AtomicU64::new(0));
+    let tasks: Vec<_> = (0..1000)
+        .map(|at| {
+            let (lock, inside) = (clients[at % 2].lock(&name).build().unwrap(), inside.clone());
+            tokio::spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                let token = guard.token().n;
+                assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);
+                let _ = guard.release().await.unwrap();
+                token
+            })
+        })
+        .collect();
+    let mut tokens = Vec::new();
+    for task in tasks {
+        tokens.push(tokio::time::timeout(Duration::from_secs(60), task).await.expect("nobody starves").unwrap());
+    }
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 1000);
+}
+
+/// What the database undoes in favour of others is not shown, however often that happens.
+#[test]
+fn many_at_one_row_under_serializable_see_no_failure() {
+    let (pooler, name) = (Pooler::start(), name("x"));
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let (client, name) = (client(&pooler.uri, "retry=2ms"), name.clone());
+            std::thread::spawn(move || {
+                for _ in 0..20 {
+                    let guard = client.semaphore(&name, 3).acquire().unwrap();
+                    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_client_has_two_connections_at_most() {
+    let uri = address();
+    let (_, place) = uri.split_once('@').unwrap();
+    psql("DROP ROLE IF EXISTS two");
+    psql("CREATE ROLE two LOGIN PASSWORD 'two' CONNECTION LIMIT 2");
+    psql("GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright_locks TO two");
+    let (client, other, name) = (client(&format!("postgres://two:two@{place}"), ""), client(&uri, ""), name("x"));
+    let held: Vec<_> = (0..50).map(|at| client.lock(&format!("{name}-{at}")).acquire().unwrap()).collect();
+    let taken = other.lock(&name).acquire().unwrap();
+    let waits: Vec<_> = (0..20)
+        .map(|_| {
+            let lock = client.lock(&name).build().unwrap();
+            std::thread::spawn(move || lock.acquire().unwrap().release().unwrap())
+        })
+        .collect();
+    until("they wait", || other.inspect(&name).unwrap().waiters > 0);
+    assert_eq!(taken.release().unwrap(), ReleaseOutcome::Released);
+    for waits in waits {
+        assert_eq!(waits.join().unwrap(), ReleaseOutcome::Released);
+    }
+    assert!(held.iter().all(|guard| guard.is_held()));
+    drop(held);
+    client.close().unwrap();
+    until("its connections go", || psql("SELECT count(*) FROM pg_stat_activity WHERE usename = 'two'") == "0");
+    psql("REVOKE ALL ON lockwright_locks FROM two; DROP ROLE two");
+}
