@@ -7,6 +7,8 @@
 
 #[cfg(feature = "etcd")]
 pub mod etcd;
+#[cfg(feature = "memcached")]
+pub mod memcached;
 #[cfg(feature = "memory")]
 pub mod memory;
 #[cfg(feature = "redis")]
@@ -17,14 +19,14 @@ pub mod sqlite;
 pub mod zookeeper;
 
 mod adapter;
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "memcached", feature = "redis", feature = "zookeeper"))]
 mod address;
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "memcached", feature = "redis", feature = "zookeeper"))]
 mod login;
 mod nodes;
 #[cfg(any(feature = "redis", feature = "zookeeper"))]
 mod pipe;
-#[cfg(any(feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "memcached", feature = "redis", feature = "zookeeper"))]
 mod reach;
 mod registry;
 #[cfg(any(feature = "redis", feature = "zookeeper"))]
