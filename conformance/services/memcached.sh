@@ -13,24 +13,25 @@ configure() {
   echo "exec memcached ${user[*]} -l 127.0.0.1 -U 0 -p $PORT ${LOCKWRIGHT_MEMCACHED_OPTIONS:-}" >run
 }
 
-# ask LINE: what the server says to it.
+# ask LINE COMMAND...: hands what the server says to it to a command.
 ask() {
   local server
   exec {server}<>"/dev/tcp/127.0.0.1/$(<port)"
   printf '%s\r\nquit\r\n' "$1" >&"$server"
-  cat <&"$server"
+  "${@:2}" <&"$server"
   exec {server}>&-
 }
 
-answers() { [[ $(ask mn 2>/dev/null) == MN* ]] 2>/dev/null; }
+# With a login it says that it wants one, and does not hang up.
+answers() { [[ $(ask mn head -n 1 2>/dev/null) == @(MN|*unauthenticated)* ]]; }
 
 uri() { echo "memcached://127.0.0.1:$PORT"; }
 
 tell_requests() {
-  ask stats | tr -d '\r' | awk '$2 ~ /^(cmd_get|cmd_set|delete_hits|delete_misses)$/ { sum += $3 } END { print sum + 0 }'
+  ask stats cat | tr -d '\r' | awk '$2 ~ /^(cmd_get|cmd_set|delete_hits|delete_misses)$/ { sum += $3 } END { print sum + 0 }'
 }
 
 # What never ends.
-tell_residue() { ask 'lru_crawler metadump all' | tr -d '\r' | grep -F "$1" | grep -F ' exp=-1 ' || true; }
+tell_residue() { ask 'lru_crawler metadump all' cat | tr -d '\r' | grep -F "$1" | grep -F ' exp=-1 ' || true; }
 
 service "$@"

@@ -79,7 +79,7 @@ impl Server {
     /// Another client of the server's.
     pub fn other(&self) -> Other {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        Other(BufReader::new(stream))
+        Other(BufReader::new(stream), 0)
     }
 }
 
@@ -91,7 +91,7 @@ impl Drop for Server {
 }
 
 /// Somebody else, who says what it likes.
-pub struct Other(BufReader<TcpStream>);
+pub struct Other(BufReader<TcpStream>, u64);
 
 impl Other {
     /// The first line of the answer.
@@ -111,13 +111,19 @@ impl Other {
         (self.ask(&format!("mg {key} v")) != "EN").then(|| self.line())
     }
 
-    /// Stores so much that a small server has no room for anything else; whether it refused to take more.
+    /// Stores so much that a small server has no room for anything else, at most so many values of each size, since
+    /// room is kept for each; whether it refused to take more of every size.
     pub fn fill(&mut self, most: usize) -> bool {
-        let value = "x".repeat(100);
-        (0..most).any(|number| {
-            let taken = self.ask(&format!("set filler{number} 0 0 100\r\n{value}"));
-            taken.starts_with("SERVER_ERROR")
-        })
+        let sizes = (20..200).step_by(12);
+        let mut is_full = |size: usize| {
+            let value = "x".repeat(size);
+            (0..most).any(|_| {
+                self.1 += 1;
+                let taken = self.ask(&format!("set filler{} 0 0 {size}\r\n{value}", self.1));
+                taken.starts_with("SERVER_ERROR")
+            })
+        };
+        sizes.filter(|size| !is_full(*size)).count() == 0
     }
 }
 

@@ -1,11 +1,11 @@
-//! What callers want sent, and what is known of the server: all that callers and the [driver](super::driver) share.
+//! What callers want sent: all that they and the [driver](super::driver) share.
 //!
 //! There is one connection at a time, on which everything goes out in the order in which it was asked for. What was
 //! sent on one that broke may be done later, until the value that it stores would end: memcached keeps nothing that has
 //! ended.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, Weak};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::platform::clock;
 use crate::platform::mutex::locked;
 use crate::protocol::{Request, Requests};
-use crate::stores::{Answered, Outcome, Sink, not_sent, reach};
+use crate::stores::{Answered, Outcome, not_sent, reach};
 use crate::time::Time;
 
 /// By how much longer than its ttl a value may last at most.
@@ -34,9 +34,6 @@ pub(super) struct Broker {
 struct State {
     queue: VecDeque<Write>,
     numbers: u64,
-    sinks: Vec<Weak<dyn Sink>>,
-    /// Which run of the server answered last.
-    run: Option<(u64, u64)>,
     is_kept: bool,
     is_closed: bool,
 }
@@ -126,17 +123,6 @@ impl Broker {
         reach::lost(wire::NO_ANSWER, error).on_store(self.config.address.clone())
     }
 
-    pub(super) fn listen(&self, sink: Weak<dyn Sink>) {
-        let mut state = locked(&self.state);
-        state.sinks.retain(|sink| sink.strong_count() > 0);
-        state.sinks.push(sink);
-    }
-
-    /// Whether somebody holds something for a while, and wants to be told when the server forgets it.
-    pub(super) fn is_listened_to(&self) -> bool {
-        locked(&self.state).sinks.iter().any(|sink| sink.strong_count() > 0)
-    }
-
     /// What was asked is asked yet; then the connection ends.
     pub(super) fn close(&self) {
         locked(&self.state).is_closed = true;
@@ -154,17 +140,6 @@ impl Broker {
                 Wanted::End
             }
             false => Wanted::Nothing,
-        }
-    }
-
-    /// This run of the server answers from now on. Another one than before has forgotten everything.
-    pub(super) fn answers(&self, run: (u64, u64)) {
-        let mut state = locked(&self.state);
-        let before = state.run.replace(run);
-        let sinks: Vec<_> = state.sinks.iter().filter_map(Weak::upgrade).collect();
-        drop(state);
-        if before.is_some_and(|before| before != run) {
-            sinks.iter().for_each(|sink| sink.restarted());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One server: whatever is asked goes to the driver of the client's connection, which the background runs.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -13,8 +13,7 @@ use super::layouts::examination;
 use crate::finding::Finding;
 use crate::platform::{clock, runtime};
 use crate::protocol::{Inquiry, Layout, Requests};
-use crate::session::Inbox;
-use crate::stores::{Answered, BoxFuture, Sink, Store, Subscription, Topic};
+use crate::stores::{Answered, BoxFuture, Store};
 use crate::time::Time;
 
 /// What a connection that breaks may take until what was sent on it is done.
@@ -63,14 +62,6 @@ impl Store for Memcached {
     /// The driver goes on with it. By the limit it is answered, or its connection is broken.
     fn void_after(&self, given_up: Time, limit: Time) -> Time {
         given_up.max(limit).after(LATE)
-    }
-
-    /// Nothing is pushed, but who listens is told when the server is another one.
-    fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
-        if matches!(topic, Topic::Inbox(_)) {
-            self.broker.listen(sink);
-        }
-        Subscription::of(Inbox::Unavailable)
     }
 
     fn eviction(&self) -> Inquiry<'_, Option<String>> {

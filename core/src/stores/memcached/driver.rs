@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::broker::{Broker, Wanted, Write, lasts, unknown};
 use super::clock::ServerClock;
-use super::wire::{self, Expected, Sending, Welcome, Written};
+use super::wire::{self, Expected, Sending, Written};
 use crate::error::{Error, Kind, Result};
 use crate::platform::clock;
 use crate::platform::stream::Stream;
@@ -23,8 +23,6 @@ use crate::protocol::{Reply, Request};
 use crate::stores::{Answered, Outcome, not_sent, reach};
 use crate::time::Time;
 
-/// First and longest pause before a server that went away is dialled again, of which nobody asks anything.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 /// How much is read at a time.
 const ROOM: usize = 16 << 10;
 /// How much is written before answers are read: a server that cannot get rid of its answers reads no more.
@@ -37,34 +35,23 @@ pub(super) async fn keep_up(broker: Arc<Broker>) {
 }
 
 async fn drive(broker: &Broker) {
-    let (mut connection, mut number) = (None, 0);
-    // How long nobody looks for the server, where it went away from somebody who holds something.
-    let mut misses = None;
+    let (mut connection, mut number) = (None::<Connection>, 0);
     loop {
         let writes = match broker.wanted() {
             Wanted::End => return,
             Wanted::Writes(writes) => writes,
             Wanted::Nothing => {
-                match (&mut connection, misses) {
-                    (Some(open), _) => {
-                        if idle(broker, open).await {
-                            connection = None;
-                            misses = broker.is_listened_to().then_some(PAUSE.0);
-                        }
-                        continue;
-                    }
-                    (None, None) => {
+                let ended = match &mut connection {
+                    Some(open) => idle(broker, open).await,
+                    None => {
                         broker.changed.notified().await;
-                        continue;
+                        false
                     }
-                    (None, Some(pause)) => {
-                        if timeout(pause, broker.changed.notified()).await.is_ok() {
-                            continue;
-                        }
-                        misses = Some((pause * 2).min(PAUSE.1));
-                    }
+                };
+                if ended {
+                    connection = None;
                 }
-                Vec::new()
+                continue;
             }
         };
         let writes: Vec<_> = writes.into_iter().filter(|write| !write.is_unwanted()).collect();
@@ -81,12 +68,7 @@ async fn drive(broker: &Broker) {
                 }
             }
         };
-        misses = None;
-        if open.perform(broker, writes).await {
-            connection = Some(open);
-        } else {
-            misses = broker.is_listened_to().then_some(PAUSE.0);
-        }
+        connection = open.perform(broker, writes).await.then_some(open);
     }
 }
 
@@ -134,13 +116,10 @@ impl Connection {
         let config = &broker.config;
         let dialled = timeout(config.connect_timeout, Self::dial_at_leisure(broker, number)).await;
         let late = || Err(unreachable(io::ErrorKind::TimedOut.into()));
-        let (connection, welcome) =
-            dialled.unwrap_or_else(|_| late()).map_err(|error| error.on_store(config.address.clone()))?;
-        broker.answers(welcome.run);
-        Ok(connection)
+        dialled.unwrap_or_else(|_| late()).map_err(|error| error.on_store(config.address.clone()))
     }
 
-    async fn dial_at_leisure(broker: &Broker, number: i64) -> Result<(Self, Welcome)> {
+    async fn dial_at_leisure(broker: &Broker, number: i64) -> Result<Self> {
         let config = &broker.config;
         let credentials = config.login.credentials_aside().await?;
         let found = tokio::net::lookup_host((config.host.as_str(), config.port)).await;
@@ -164,7 +143,7 @@ impl Connection {
         come.clear();
         let mut clock = ServerClock::default();
         clock.learn(sent, welcome.shown);
-        Ok((Connection { stream, number, dialect: welcome.dialect, clock, come, taken: 0 }, welcome))
+        Ok(Connection { stream, number, dialect: welcome.dialect, clock, come, taken: 0 })
     }
 
     /// Performs `writes` and tells how each of them ended; whether the connection is of use any more.

@@ -343,14 +343,12 @@ pub struct Greeting {
 }
 
 /// Who answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// Which commands it has.
     pub dialect: Dialect,
     /// The second that its clock shows, counted from 1970.
     pub shown: i64,
-    /// What tells this run of the server from others: its process, and since when it runs.
-    pub run: (u64, u64),
 }
 
 impl Greeting {
@@ -401,14 +399,13 @@ fn welcome(dialect: Dialect, stats: &Reply, settings: &Reply) -> Result<Welcome>
     if settings.text("cas_enabled") == Some("no") {
         return Err(without_numbers("connect"));
     }
-    let (pid, uptime, time) = (stats.number("pid"), stats.number("uptime"), stats.number("time"));
-    let (Some(pid), Some(uptime), Some(time)) = (pid, uptime, time) else {
+    let Some(time) = stats.number("time") else {
         let message = "the server does not tell its time (stats), by which a lock ends; give the address of a memcached itself, \
                        not of a proxy";
         return Err(Error::unsupported("connect", message));
     };
     let shown = i64::try_from(time).map_err(|_| garbled())?;
-    Ok(Welcome { dialect, shown, run: (pid, time.saturating_sub(uptime)) })
+    Ok(Welcome { dialect, shown })
 }
 
 /// Writes a question for the server's clock, and how its answer is read.
@@ -551,11 +548,11 @@ mod tests {
     #[test]
     fn a_greeting_tells_which_server_it_is_and_what_it_can() {
         let whole = format!("MN\r\n{STATS_SAID}{SETTINGS_SAID}");
-        let welcome = Welcome { dialect: Dialect::Meta, shown: 1_700_000_000, run: (7, 1_699_999_900) };
-        assert_eq!(greeted("", &whole).unwrap(), Some(welcome.clone()));
+        let welcome = Welcome { dialect: Dialect::Meta, shown: 1_700_000_000 };
+        assert_eq!(greeted("", &whole).unwrap(), Some(welcome));
         assert!((0..whole.len()).all(|part| greeted("", &whole[..part]).unwrap().is_none()));
         let old = greeted("", &whole.replace("MN", "ERROR")).unwrap().unwrap();
-        assert_eq!(old, Welcome { dialect: Dialect::Text, ..welcome.clone() });
+        assert_eq!(old, Welcome { dialect: Dialect::Text, ..welcome });
         assert_eq!(greeted("ada", &format!("STORED\r\n{whole}")).unwrap(), Some(welcome));
     }
 
