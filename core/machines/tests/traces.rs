@@ -53,7 +53,7 @@ use lockwright_machines::protocol::{
 };
 use lockwright_machines::rank::Rank;
 use lockwright_machines::share::Share;
-use lockwright_machines::stores::{etcd, redis, zookeeper};
+use lockwright_machines::stores::{etcd, memcached, redis, zookeeper};
 use lockwright_machines::time::StoreTime;
 
 /// A file, and what makes the machine of the lock that it is about, in a format where there are several.
@@ -69,6 +69,7 @@ const LAYOUTS: &[Layout] = &[
         Box::new(etcd::layouts::concurrency::Concurrency::waiting("orders".into(), Duration::from_secs(30), plan))
     }),
     ("etcd_shared", etcd_shared),
+    ("memcached_add", |_| Box::new(memcached::layouts::add::AddLock::new("orders".into()))),
     ("redis_barrier", redis_barrier),
     ("redis_getset", |format| by_recipe(&redis::layouts::getset::FAMILY, format)),
     ("redis_latch", redis_latch),

@@ -19,6 +19,8 @@ pub use kept::kept_text;
 pub use replies::{layout_reply, zookeeper_reply};
 pub use uri::uri;
 
+#[cfg(feature = "memcached")]
+pub use crate::stores::memcached::fuzz::memcached_answer;
 #[cfg(feature = "redis")]
 pub use crate::stores::redis::fuzz::{redis_frames, redis_greeting, redis_push, redis_reply};
 #[cfg(feature = "sqlite")]
@@ -40,14 +42,29 @@ pub(crate) fn is_readable(error: &Error) {
     assert!(!shown.contains(SECRET), "{shown}");
 }
 
-#[cfg(all(test, feature = "memory", feature = "sqlite", feature = "redis", feature = "zookeeper"))]
+#[cfg(all(
+    test,
+    feature = "memory",
+    feature = "sqlite",
+    feature = "redis",
+    feature = "memcached",
+    feature = "zookeeper"
+))]
 type Target = fn(&[u8]);
 
 /// Every target by its name.
-#[cfg(all(test, feature = "memory", feature = "sqlite", feature = "redis", feature = "zookeeper"))]
-const TARGETS: [(&str, Target); 14] = [
+#[cfg(all(
+    test,
+    feature = "memory",
+    feature = "sqlite",
+    feature = "redis",
+    feature = "memcached",
+    feature = "zookeeper"
+))]
+const TARGETS: [(&str, Target); 15] = [
     ("kept_text", kept_text),
     ("layout_reply", layout_reply),
+    ("memcached_answer", memcached_answer),
     ("redis_frames", redis_frames),
     ("redis_greeting", redis_greeting),
     ("redis_push", redis_push),
@@ -62,7 +79,14 @@ const TARGETS: [(&str, Target); 14] = [
     ("zookeeper_reply", zookeeper_reply),
 ];
 
-#[cfg(all(test, feature = "memory", feature = "sqlite", feature = "redis", feature = "zookeeper"))]
+#[cfg(all(
+    test,
+    feature = "memory",
+    feature = "sqlite",
+    feature = "redis",
+    feature = "memcached",
+    feature = "zookeeper"
+))]
 mod tests {
     use std::fs;
     use std::path::Path;

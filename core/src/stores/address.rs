@@ -5,6 +5,7 @@ pub(super) use lockwright_machines::address::{decode, host, invalid};
 use url::Url;
 
 use crate::error::{Error, Result};
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 use crate::options::ConnectOptions;
 
 /// A further host of a list, as an address of its own.
@@ -25,6 +26,7 @@ pub(super) fn listed(scheme: &str, text: &str) -> Result<Url> {
 ///
 /// # Errors
 /// `invalid_config`.
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 pub(super) fn without_tls(scheme: &str, options: &ConnectOptions) -> Result<()> {
     match (&options.ca, &options.cert, &options.key) {
         (None, None, None) => Ok(()),
@@ -36,6 +38,7 @@ pub(super) fn without_tls(scheme: &str, options: &ConnectOptions) -> Result<()> 
 ///
 /// # Errors
 /// `invalid_config` where one of them is missing.
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 pub(super) fn identity(options: &ConnectOptions) -> Result<Option<(&str, &str)>> {
     match (&options.cert, &options.key) {
         (None, None) => Ok(None),
@@ -45,6 +48,7 @@ pub(super) fn identity(options: &ConnectOptions) -> Result<Option<(&str, &str)>>
 }
 
 /// A file that is of no use.
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 pub(super) fn unusable(option: &str, file: &str) -> Error {
     invalid(format!("the file {file:?} of the option {option} cannot be used; it must be PEM"))
 }

@@ -7,6 +7,8 @@
 
 #[cfg(feature = "etcd")]
 pub mod etcd;
+#[cfg(feature = "memcached")]
+pub mod memcached;
 #[cfg(feature = "memory")]
 pub mod memory;
 #[cfg(feature = "postgres")]
@@ -19,16 +21,16 @@ pub mod sqlite;
 pub mod zookeeper;
 
 mod adapter;
-#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "memcached", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod address;
-#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "memcached", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod login;
 mod nodes;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod pipe;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod push;
-#[cfg(any(feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "memcached", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod reach;
 mod registry;
 #[cfg(feature = "postgres")]

@@ -59,6 +59,8 @@ const STORES: &[(&[&str], &str, Opener)] = &[
     (&["sqlite"], "sqlite:///tmp/locks.db", |uri| super::sqlite::open(uri)),
     #[cfg(feature = "redis")]
     (&["redis", "rediss", "redis+unix"], "redis://localhost", |uri| super::redis::open(uri)),
+    #[cfg(feature = "memcached")]
+    (&["memcached"], "memcached://localhost", |uri| super::memcached::open(uri)),
     #[cfg(feature = "etcd")]
     (&["etcd", "etcds"], "etcd://localhost", |uri| super::etcd::open(uri)),
     #[cfg(feature = "postgres")]
@@ -68,7 +70,7 @@ const STORES: &[(&[&str], &str, Opener)] = &[
 ];
 
 /// Schemes of stores that are planned.
-const PLANNED: &[&str] = &["redis+sentinel", "redis+cluster", "mysql", "mariadb", "memcached"];
+const PLANNED: &[&str] = &["redis+sentinel", "redis+cluster", "mysql", "mariadb"];
 
 /// Schemes of stores that are built in by a feature which is not there by itself.
 const OPTIONAL: &[(&str, &str)] =

@@ -2,6 +2,7 @@
 //! with its driver.
 
 pub mod etcd;
+pub mod memcached;
 pub mod memory;
 pub mod postgres;
 pub mod redis;
