@@ -95,13 +95,14 @@ pub(crate) fn refusal(operation: &'static str, code: &str, message: &str) -> Err
         "TOOMANY" => Kind::InvalidConfig,
         "NOPERM" | "NOAUTH" | "WRONGPASS" | "PermissionDenied" | "Unauthenticated" => Kind::Auth,
         "MOVED" | "ASK" | "CROSSSLOT" => Kind::Unsupported,
-        "OOM" | "READONLY" | "LOADING" | "BUSY" | "MISCONF" | "MASTERDOWN" | "CLUSTERDOWN" | "FULL" | "NoSpace"
-        | "LeaseNotFound" => Kind::Unavailable,
+        "OOM" | "READONLY" | "LOADING" | "BUSY" | "MISCONF" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "FULL"
+        | "NoSpace" | "LeaseNotFound" => Kind::Unavailable,
         _ => Kind::Protocol,
     };
     let advice = match kind {
         _ if code == "READONLY" => "give the address of the primary, which can be written",
         _ if code == "OOM" => "raise its maxmemory, or free some",
+        _ if code == "NOREPLICAS" => "too few of its replicas are there for it to take writes",
         _ if code == "LOADING" => "it will serve once its data is loaded",
         Kind::InvalidConfig => "ask for fewer, or resize it",
         Kind::ForeignLayout => "something else lies under this name; choose another name, prefix or layout",

@@ -16,13 +16,14 @@ use super::exchange::Exchange;
 use super::greeting::{self, Welcome};
 use super::inbox::Listening;
 use super::layouts::{self, examination, survey};
+use super::sentinels::NAMED;
 use super::shared_connection::{SharedConnection, Values};
 use super::shortcut;
 use super::socket::{Connection, unreachable};
 use super::tasks;
 use super::topics::Topics;
 use super::wire::{Commands, Scripts};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::finding::Finding;
 use crate::lease::Sighting;
 use crate::platform::mutex::locked;
@@ -68,13 +69,15 @@ pub(crate) struct Redis {
 /// The connection of one runtime or foreign event loop, and who dials it.
 #[derive(Default)]
 struct Line {
-    connection: Mutex<Option<SharedConnection>>,
+    /// With the time at which it was dialled.
+    connection: Mutex<Option<(SharedConnection, Time)>>,
     dialling: tokio::sync::Mutex<()>,
 }
 
 impl Line {
-    fn usable(&self) -> Option<SharedConnection> {
-        locked(&self.connection).clone().filter(SharedConnection::is_usable)
+    fn usable(&self, config: &Config) -> Option<SharedConnection> {
+        let (connection, since) = locked(&self.connection).clone()?;
+        (connection.is_usable() && !is_outdated(config, since)).then_some(connection)
     }
 }
 
@@ -114,6 +117,17 @@ fn receive(connection: &mut Connection) -> Exchanged<Value> {
     connection.receive().map_err(|error| Failed::Unanswered(connection.lost(error)))
 }
 
+/// Whether another server may be the master by now than the one that a connection of this age leads to.
+fn is_outdated(config: &Config, since: Time) -> bool {
+    config.sentinels.is_some() && clock::now().since(since) > NAMED
+}
+
+/// Whether the server refused all of it, having become a replica since it was dialled.
+fn was_demoted(replies: &[Reply]) -> bool {
+    let is_refused = |reply: &Reply| matches!(reply, Reply::Error { code, .. } if **code == *"READONLY");
+    !replies.is_empty() && replies.iter().all(is_refused)
+}
+
 /// The server may drop what is held.
 fn tell_of_eviction(store: &str, policy: &str) {
     let what = "the server drops keys when its memory is full, locks that are held among them; set its maxmemory-policy to noeviction";
@@ -144,6 +158,10 @@ impl Redis {
         let is_other = welcome.run.is_some() && met.run.is_some() && welcome.run != met.run;
         met.run = welcome.run.or(met.run.take());
         let evicts = welcome.evicts.filter(|_| !std::mem::replace(&mut met.evicts, true));
+        if is_other {
+            // The listener may be at the other one still.
+            self.topics.changed.notify_one();
+        }
         let sinks: Vec<_> = if is_other { met.sinks.iter().filter_map(Weak::upgrade).collect() } else { Vec::new() };
         drop(met);
         sinks.iter().for_each(|sink| sink.restarted());
@@ -157,11 +175,20 @@ impl Redis {
         locked(&self.met).run.is_some()
     }
 
+    /// Whether another run of the server was met after this one.
+    pub(super) fn has_left(&self, run: Option<&str>) -> bool {
+        let met = locked(&self.met);
+        matches!((run, met.run.as_deref()), (Some(run), Some(met)) if run != met)
+    }
+
     /// The idle connection that was used last and seems good.
     fn idle(&self, now: Time) -> Option<Box<Connection>> {
         loop {
             let mut connection = locked(&self.pool).pop_back()?;
             let idle = now.since(connection.used);
+            if is_outdated(&self.config, connection.since) {
+                continue;
+            }
             if idle <= TRUSTED || (idle <= IDLE && !connection.is_stale()) {
                 return Some(connection);
             }
@@ -277,10 +304,15 @@ impl Redis {
         }
         let result = self.receive(&mut connection, sent);
         match &result {
-            Ok(_) => self.keep(connection, at),
-            Err(_) => locked(&self.pool).clear(),
+            Ok(replies) if !self.is_elsewhere(replies) => self.keep(connection, at),
+            _ => locked(&self.pool).clear(),
         }
         self.answered(at, result)
+    }
+
+    /// Whether these replies say that another server is the master, which the sentinels know.
+    fn is_elsewhere(&self, replies: &[Reply]) -> bool {
+        self.config.sentinels.is_some() && was_demoted(replies)
     }
 
     fn learn_from(&self, answer: &Value) {
@@ -301,6 +333,11 @@ impl Redis {
 
     fn answered(&self, sent: Time, result: Exchanged) -> Answered {
         let outcome = match result {
+            Ok(replies) if self.is_elsewhere(&replies) => {
+                let message = "the server became a replica; the sentinels are asked for the new master";
+                let error = Error::new(Kind::Unavailable, "connect", message);
+                Outcome::NotSent(error.on_store(self.config.address.clone()))
+            }
             Ok(replies) => Outcome::Replies(replies),
             Err(Failed::Unsent(error)) => Outcome::NotSent(error.on_store(self.config.address.clone())),
             Err(Failed::Unanswered(error)) => Outcome::Unknown {
@@ -315,7 +352,7 @@ impl Redis {
     async fn line(&self, limit: Time) -> Result<SharedConnection> {
         let home = Home::current();
         let shared = self.shared(home.id());
-        if let Some(line) = shared.usable() {
+        if let Some(line) = shared.usable(&self.config) {
             return Ok(line);
         }
         // Apart: to dial takes kilobytes, which every request would have to carry.
@@ -325,12 +362,13 @@ impl Redis {
 
     async fn dial_line(&self, home: Home, shared: &Line) -> Result<SharedConnection> {
         let _dialling = shared.dialling.lock().await;
-        if let Some(line) = shared.usable() {
+        if let Some(line) = shared.usable(&self.config) {
             return Ok(line);
         }
+        let since = clock::now();
         let (line, welcome) = tasks::shared(&self.config, home).await?;
         if !self.closed.load(Ordering::Acquire) {
-            *locked(&shared.connection) = Some(line.clone());
+            *locked(&shared.connection) = Some((line.clone(), since));
         }
         self.meet(welcome);
         Ok(line)
@@ -346,7 +384,7 @@ impl Redis {
             return shared.clone();
         }
         // Runtimes come and go; those that went left nothing that is of use.
-        lines.retain(|_, shared| locked(&shared.connection).as_ref().is_none_or(SharedConnection::is_usable));
+        lines.retain(|_, shared| locked(&shared.connection).as_ref().is_none_or(|(line, _)| line.is_usable()));
         lines.entry(home).or_default().clone()
     }
 
@@ -370,6 +408,9 @@ impl Redis {
             return self.answered(sent, Err(Failed::Unsent(self.unreached())));
         }
         let result = self.ask_on(&line, requests, sent, sent.after(patience)).await;
+        if result.as_ref().is_ok_and(|replies| self.is_elsewhere(replies)) {
+            line.retire();
+        }
         self.answered(sent, result.map_err(Failed::Unanswered))
     }
 

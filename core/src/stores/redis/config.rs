@@ -5,21 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::client::Redis;
+use super::sentinels::Sentinels;
 use crate::error::Result;
 use crate::stores::Store;
-use crate::stores::address::{decode, host, invalid, without_tls};
+use crate::stores::address::{decode, host, invalid, listed, without_tls};
 use crate::stores::login::Login;
 use crate::stores::tls::{self, Tls};
 use crate::uri::Uri;
 
 const PORT: u16 = 6379;
 
-/// The store of `redis://`, `rediss://` or `redis+unix://`. Sends nothing.
+/// Where a sentinel listens whose port is not said.
+const SENTINEL_PORT: u16 = 26379;
+
+/// The store of `redis://`, `rediss://`, `redis+unix://`, `redis+sentinel://` or `rediss+sentinel://`. Sends nothing.
 pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(Redis::new(Config::read(uri)?)))
 }
 
 /// Everything that is known of a server before it is dialled.
+#[derive(Clone)]
 pub(super) struct Config {
     pub(super) endpoint: Endpoint,
     pub(super) tls: Option<Tls>,
@@ -30,6 +35,10 @@ pub(super) struct Config {
     /// As it may be shown.
     pub(super) address: Arc<str>,
     pub(super) login: Login,
+    /// Who is asked where the server is; the endpoint is then that of one of them.
+    pub(super) sentinels: Option<Arc<Sentinels>>,
+    /// Whether the server has to be a master: a sentinel said that it is.
+    pub(super) is_named: bool,
 }
 
 /// Where the server listens.
@@ -45,6 +54,9 @@ impl Config {
     /// # Errors
     /// `invalid_config` for a database that is no number, an option that does not fit, or a file that cannot be read.
     pub(super) fn read(uri: &mut Uri) -> Result<Self> {
+        if uri.scheme().ends_with("+sentinel") {
+            return Self::read_sentinels(uri);
+        }
         let option = uri.take_rest("db");
         let url = uri.url();
         if url.cannot_be_a_base() {
@@ -59,23 +71,76 @@ impl Config {
             _ => (Endpoint::Tcp { host: host(url)?, port: url.port().unwrap_or(PORT) }, url.path().trim_matches('/')),
         };
         let db = database(place, option.as_deref())?;
+        let address = shown(url.scheme(), &endpoint, db).into();
+        Self::of(uri, "rediss://", endpoint, db, address)
+    }
+
+    /// Reads `redis+sentinel://user:password@host,host/master/db`.
+    fn read_sentinels(uri: &mut Uri) -> Result<Self> {
+        let option = uri.take_rest("db");
+        let login = Login::written(
+            uri.take_rest("sentinel_user").unwrap_or_default(),
+            uri.take_rest("sentinel_password").unwrap_or_default(),
+        );
+        let more = uri.take_more_hosts();
+        let url = uri.url();
+        let (scheme, path) = (url.scheme(), url.path().trim_matches('/'));
+        let (master, place) = path.split_once('/').unwrap_or((path, ""));
+        let (master, db) = (decode("the master's name", master)?, database(place, option.as_deref())?);
+        if master.is_empty() {
+            let written = format!("{scheme}://host1,host2,host3/mymaster");
+            return Err(invalid(format!(
+                "the name of the master is missing behind the sentinels' hosts; write {written}"
+            )));
+        }
+        let others = more.iter().map(|host| listed(scheme, host)).collect::<Result<Vec<_>>>()?;
+        let each = std::iter::once(url)
+            .chain(&others)
+            .map(|url| Ok(Endpoint::Tcp { host: host(url)?, port: url.port().unwrap_or(SENTINEL_PORT) }));
+        let endpoints = each.collect::<Result<Vec<_>>>()?;
+        let hosts: Vec<_> = endpoints.iter().map(Endpoint::shown).collect();
+        let address: Arc<str> = format!("{scheme}://{}/{master}/{db}", hosts.join(",")).into();
+        let server = Self::of(uri, "rediss+sentinel://", endpoints[0].clone(), db, address)?;
+        let each = endpoints
+            .into_iter()
+            .map(|endpoint| Ok(Config { db: 0, login: login.clone(), ..server.clone() }.at(endpoint)?));
+        let sentinels = Sentinels::new(master, each.collect::<Result<_>>()?);
+        Ok(Config { sentinels: Some(Arc::new(sentinels)), ..server })
+    }
+
+    /// With what every address may say; `secure` is the scheme of those with TLS.
+    fn of(uri: &Uri, secure: &str, endpoint: Endpoint, db: u32, address: Arc<str>) -> Result<Self> {
         let options = &uri.connect;
-        let tls = match (&endpoint, url.scheme()) {
-            (Endpoint::Tcp { host, .. }, "rediss") => {
+        let tls = match &endpoint {
+            Endpoint::Tcp { host, .. } if uri.scheme().starts_with("rediss") => {
                 Some(Tls { config: tls::config(options)?, name: tls::name(host)? })
             }
-            _ => without_tls("rediss://", options).map(|()| None)?,
+            _ => without_tls(secure, options).map(|()| None)?,
         };
         Ok(Config {
             tls,
-            address: shown(url.scheme(), &endpoint, db).into(),
+            address,
             endpoint,
             db,
             prefix: options.prefix.clone(),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
-            login: Login::of(url, options)?,
+            login: Login::of(uri.url(), options)?,
+            sentinels: None,
+            is_named: false,
         })
+    }
+
+    /// The same for the server at `endpoint`.
+    ///
+    /// # Errors
+    /// `invalid_config` for a host that no certificate can be for.
+    pub(super) fn at(self, endpoint: Endpoint) -> Result<Self> {
+        let tls = match (self.tls, &endpoint) {
+            (Some(tls), Endpoint::Tcp { host, .. }) => Some(Tls { name: tls::name(host)?, ..tls }),
+            (tls, _) => tls,
+        };
+        Ok(Config { tls, endpoint, sentinels: None, ..self })
     }
 }
 
@@ -100,12 +165,20 @@ fn database(path: &str, option: Option<&str>) -> Result<u32> {
     }
 }
 
-fn shown(scheme: &str, endpoint: &Endpoint, db: u32) -> String {
-    match endpoint {
-        Endpoint::Tcp { host, port } if host.contains(':') => format!("{scheme}://[{host}]:{port}/{db}"),
-        Endpoint::Tcp { host, port } => format!("{scheme}://{host}:{port}/{db}"),
-        Endpoint::Unix(path) => format!("{scheme}://{}?db={db}", path.display()),
+impl Endpoint {
+    /// As it may be shown.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Endpoint::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+            Endpoint::Tcp { host, port } => format!("{host}:{port}"),
+            Endpoint::Unix(path) => path.display().to_string(),
+        }
     }
+}
+
+fn shown(scheme: &str, endpoint: &Endpoint, db: u32) -> String {
+    let mark = if matches!(endpoint, Endpoint::Unix(_)) { "?db=" } else { "/" };
+    format!("{scheme}://{}{mark}{db}", endpoint.shown())
 }
 
 #[cfg(test)]
@@ -135,6 +208,23 @@ mod tests {
     }
 
     #[test]
+    fn sentinels_are_a_list_of_hosts_before_the_master_s_name() {
+        for (text, address) in [
+            ("redis+sentinel://h/mymaster", "redis+sentinel://h:26379/mymaster/0"),
+            (
+                "redis+sentinel://u:p@a:1,b,[::1]:3/m%20m/4?sentinel_password=q",
+                "redis+sentinel://a:1,b:26379,[::1]:3/m m/4",
+            ),
+            ("redis+sentinel://a,b/m?db=4", "redis+sentinel://a:26379,b:26379/m/4"),
+            ("rediss+sentinel://a,b/m", "rediss+sentinel://a:26379,b:26379/m/0"),
+        ] {
+            let config = read(text).unwrap();
+            assert_eq!(&*config.address, address, "{text}");
+            assert_eq!(config.tls.is_some(), text.starts_with("rediss"), "{text}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_meant_is_refused() {
         for text in [
             "redis://h/abc",
@@ -148,6 +238,11 @@ mod tests {
             "rediss://h?ca=/does/not/exist",
             "rediss://h?cert=/x",
             "redis://%ff@h",
+            "redis+sentinel://h",
+            "redis+sentinel://h,/m",
+            "redis+sentinel://h/m/x",
+            "redis+sentinel://h/m/1?db=2",
+            "redis+sentinel://h/m?ca=/x",
         ] {
             assert_eq!(read(text).unwrap_err().kind(), Kind::InvalidConfig, "{text}");
         }

@@ -9,6 +9,7 @@ mod greeting;
 mod inbox;
 mod input;
 mod parse;
+mod sentinels;
 mod shared_connection;
 mod shortcut;
 mod socket;
