@@ -6,206 +6,63 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lockwright::blocking::{Client, Guard};
+use lockwright::blocking::Client;
 use lockwright::lease::ReleaseOutcome;
 use lockwright::{Kind, blocking};
 
-const WAIT: Duration = Duration::from_secs(60);
+use redis_servers::{Contenders, Servers, name, until};
 
-fn script(words: &[&str]) -> String {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/services/redis-sentinel.sh");
-    let done = Command::new(script).args(words).output().unwrap();
-    assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap().trim().to_owned()
+mod redis_servers;
+
+fn servers() -> Servers {
+    Servers::of("redis-sentinel", &["1", "2", "3"])
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < WAIT, "not for {WAIT:?}: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+/// The server that most sentinels name, once they agree.
+fn master(servers: &Servers) -> String {
+    until("there is a master", || !servers.script(&["master"]).is_empty());
+    servers.script(&["master"])
 }
 
-/// The servers, to whoever breaks them, and as they were once that is over.
-struct Servers {
-    uri: String,
-    _alone: MutexGuard<'static, ()>,
-}
-
-impl Servers {
-    fn new() -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let uri = std::env::var("LOCKWRIGHT_TEST_REDIS_SENTINEL").unwrap_or_else(|_| {
-            panic!(
-                "these tests need sentinels: run `conformance/services/redis-sentinel.sh start` and set \
-                 LOCKWRIGHT_TEST_REDIS_SENTINEL to the address it prints"
-            )
-        });
-        // Waits until all of them are as they should be.
-        script(&["start"]);
-        Servers { uri, _alone: alone }
-    }
-
-    fn client(&self, options: &str) -> Client {
-        blocking::connect(&format!("{}&{options}", self.uri)).unwrap()
-    }
-
-    fn master(&self) -> String {
-        let began = Instant::now();
-        loop {
-            let master = script(&["master"]);
-            if !master.is_empty() {
-                return master;
-            }
-            assert!(began.elapsed() < WAIT, "there is no master");
-        }
-    }
-
-    fn befalls(&self, server: &str, what: &str) {
-        script(&["server", server, what]);
-    }
-
-    /// Until the sentinels name another one.
-    fn another_than(&self, server: &str) -> String {
-        until("another server is the master", || self.master() != server);
-        self.master()
-    }
-}
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        for server in ["1", "2", "3"] {
-            for what in ["up", "cont"] {
-                script(&["server", server, what]);
-            }
-        }
-    }
-}
-
-fn name(of: &str) -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    format!("sentinel-{}-{}/{of}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
-/// From when to when somebody believed to hold it, under which token.
-#[derive(Clone, Copy, Debug)]
-struct Hold {
-    began: Instant,
-    ended: Instant,
-    token: u64,
-}
-
-/// Some who contend for one lock all the time, until they are told to stop.
-struct Contenders {
-    holds: Arc<Mutex<Vec<Hold>>>,
-    over: Arc<AtomicBool>,
-    threads: Vec<std::thread::JoinHandle<usize>>,
-}
-
-impl Contenders {
-    fn new(servers: &Servers, name: &str, options: &str) -> Self {
-        let (holds, over) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
-        let contend = |_| {
-            let (client, name) = (servers.client(options), name.to_owned());
-            let (holds, over) = (holds.clone(), over.clone());
-            std::thread::spawn(move || {
-                let (lock, mut refused) = (client.lock(&name).build().unwrap(), 0);
-                while !over.load(Ordering::Relaxed) {
-                    match lock.acquire() {
-                        Ok(guard) => holds.lock().unwrap().push(held(guard)),
-                        Err(error) if error.retryable() => refused += 1,
-                        Err(error) => panic!("{error}"),
-                    }
-                }
-                refused
-            })
-        };
-        let threads = (0..6).map(contend).collect();
-        Contenders { holds, over, threads }
-    }
-
-    /// Waits until they go on, long after whatever is on its way has come.
-    fn go_on(&self, after: &str) {
-        let before = self.holds.lock().unwrap().len();
-        until(&format!("they go on after {after}"), || self.holds.lock().unwrap().len() > before + 40);
-    }
-
-    /// Stops them. Only where a fail-over was under way two holds may overlap, or a token be lower than the one before.
-    fn judged(self, faults: &[Instant]) -> String {
-        self.over.store(true, Ordering::Relaxed);
-        let refused: usize = self.threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-        let mut holds = self.holds.lock().unwrap().clone();
-        holds.sort_by_key(|hold| hold.began);
-        let two = |is: fn(&Hold, &Hold) -> bool| holds.windows(2).filter(move |two| is(&two[0], &two[1]));
-        let overlaps = || two(|one, next| next.began < one.ended);
-        let falls = || two(|one, next| next.token <= one.token);
-        let is_of_a_fault = |at: Instant| faults.iter().any(|fault| at > *fault && at - *fault < WINDOW);
-        for two in overlaps().chain(falls()) {
-            assert!(is_of_a_fault(two[1].began), "{two:?} of {}", holds.len());
-        }
-        format!(
-            "{} holds, {} overlap, {} tokens fall, {refused} refused",
-            holds.len(),
-            overlaps().count(),
-            falls().count()
-        )
-    }
-}
-
-/// A fail-over is over by then: the master is given up after 1 s, and may not be the first that is voted for.
-const WINDOW: Duration = Duration::from_secs(20);
-
-/// Holds it for a moment, and for as long as it is believed to be held.
-fn held(guard: Guard) -> Hold {
-    let token = guard.token().n;
-    let (began, mut ended) = (Instant::now(), Instant::now());
-    while began.elapsed() < Duration::from_millis(3) {
-        let now = Instant::now();
-        if !guard.is_held() {
-            break;
-        }
-        ended = now;
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let _ = guard.release();
-    Hold { began, ended, token }
+/// The next one that they name.
+fn another_than(servers: &Servers, server: &str) -> String {
+    until("another server is the master", || master(servers) != server);
+    master(servers)
 }
 
 #[test]
 fn masters_are_killed_and_stopped_while_a_lock_is_held_and_waited_for() {
-    let servers = Servers::new();
+    let servers = servers();
     let contenders = Contenders::new(&servers, &name("x"), "ttl=4s");
     contenders.go_on("the beginning");
     let mut faults = Vec::new();
-    let killed = servers.master();
+    let killed = master(&servers);
     faults.push(Instant::now());
     servers.befalls(&killed, "down");
-    let next = servers.another_than(&killed);
+    let next = another_than(&servers, &killed);
     contenders.go_on("the master was killed");
     servers.befalls(&killed, "up");
-    script(&["start"]);
+    servers.are_well();
     faults.push(Instant::now());
     servers.befalls(&next, "stop");
-    servers.another_than(&next);
+    another_than(&servers, &next);
     contenders.go_on("the master was stopped");
     faults.push(Instant::now());
     servers.befalls(&next, "cont");
     contenders.go_on("the one that was stopped goes on");
-    script(&["start"]);
+    servers.are_well();
     println!("{}", contenders.judged(&faults));
 }
 
 #[test]
 fn a_hold_outlives_its_master_and_whoever_waits_is_served_by_the_next() {
-    let servers = Servers::new();
+    let servers = servers();
     let (one, other, name) = (servers.client("ttl=8s"), servers.client("ttl=8s&store_timeout=30s"), name("x"));
     let guard = one.lock(&name).acquire().unwrap();
     let waits = {
@@ -213,14 +70,14 @@ fn a_hold_outlives_its_master_and_whoever_waits_is_served_by_the_next() {
         std::thread::spawn(move || lock.acquire().map(|guard| guard.token().n).unwrap())
     };
     until("it waits", || one.inspect(&name).is_ok_and(|seen| seen.waiters == 1));
-    let killed = servers.master();
+    let killed = master(&servers);
     servers.befalls(&killed, "down");
     // Whoever comes while there is no master is told so, unless it waits.
     let (began, late) = (Instant::now(), servers.client("store_timeout=30s"));
     let error = late.lock(&name).try_acquire().unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable, "{error}");
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    servers.another_than(&killed);
+    another_than(&servers, &killed);
     until("it serves", || late.inspect(&name).is_ok_and(|seen| seen.holder.is_some()));
     assert!(guard.is_held() && !waits.is_finished());
     let token = guard.token().n;
@@ -384,7 +241,7 @@ fn who_finds_no_master_is_told_why() {
 #[tokio::test]
 async fn tasks_find_the_master_too_and_a_sentinel_wants_its_own_password() {
     // Not broken by this one, but by others meanwhile.
-    let servers = Servers::new();
+    let servers = servers();
     let client = lockwright::connect(&servers.uri).await.unwrap();
     let guard = client.lock(&name("x")).acquire().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);

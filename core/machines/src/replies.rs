@@ -107,7 +107,8 @@ pub(crate) fn refusal(operation: &'static str, code: &str, message: &str) -> Err
         Kind::InvalidConfig => "ask for fewer, or resize it",
         Kind::ForeignLayout => "something else lies under this name; choose another name, prefix or layout",
         Kind::Auth => "check the user, the password and the user's rights",
-        Kind::Unsupported => "clusters are not built yet; give the address of a single server",
+        _ if code == "CROSSSLOT" => "do it on a single server, or lock by lock",
+        Kind::Unsupported => "it is a node of a cluster; write redis+cluster:// for redis://",
         Kind::Unavailable => "it may pass by itself; see the store's log",
         _ => "see whether this is the right store, and its version",
     };

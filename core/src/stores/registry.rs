@@ -57,9 +57,11 @@ const STORES: &[(&[&str], &str, Opener)] = &[
     #[cfg(feature = "sqlite")]
     (&["sqlite"], "sqlite:///tmp/locks.db", |uri| super::sqlite::open(uri)),
     #[cfg(feature = "redis")]
-    (&["redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel"], "redis://localhost", |uri| {
-        super::redis::open(uri)
-    }),
+    (
+        &["redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"],
+        "redis://localhost",
+        |uri| super::redis::open(uri),
+    ),
     #[cfg(feature = "etcd")]
     (&["etcd", "etcds"], "etcd://localhost", |uri| super::etcd::open(uri)),
     #[cfg(feature = "zookeeper")]
@@ -67,7 +69,7 @@ const STORES: &[(&[&str], &str, Opener)] = &[
 ];
 
 /// Schemes of stores that are planned.
-const PLANNED: &[&str] = &["redis+cluster", "rediss+cluster", "mysql", "postgres", "postgresql", "memcached"];
+const PLANNED: &[&str] = &["mysql", "postgres", "postgresql", "memcached"];
 
 /// Schemes of stores that are built in by a feature which is not there by itself.
 const OPTIONAL: &[(&str, &str)] = &[("etcd", "etcd"), ("etcds", "etcd")];
@@ -184,7 +186,6 @@ mod tests {
         says("redis://a,b", "a list of hosts in one address (a cluster) is not built yet");
         says("redis://a:1,b:2/0", "is not built yet");
         says("postgres://h/db", "postgres:// is not built yet; there are: memory, sqlite, redis");
-        says("redis+cluster://h", "is not built yet");
         says("redis+sentinel://h,i", "the name of the master is missing");
         says("http://h", "there is no store for http://; there are: memory");
         says(

@@ -12,10 +12,11 @@ use redis::Value;
 use tokio::time::timeout;
 
 use super::config::Config;
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Manner};
 use super::greeting::{self, Welcome};
 use super::inbox::Listening;
 use super::layouts::{self, examination, survey};
+use super::replicas::Replicas;
 use super::sentinels::NAMED;
 use super::shared_connection::{SharedConnection, Values};
 use super::shortcut;
@@ -137,7 +138,10 @@ fn tell_of_eviction(store: &str, policy: &str) {
 impl Redis {
     pub(super) fn new(config: Config) -> Self {
         Redis {
-            layouts: layouts::all(&config.prefix),
+            layouts: match config.seeds.is_empty() {
+                true => layouts::all(&config.prefix),
+                false => layouts::of_cluster(&config.prefix),
+            },
             scripts: Scripts::new(layouts::by_digest()),
             clock: StoreClock::default(),
             pool: Mutex::default(),
@@ -221,6 +225,7 @@ impl Redis {
         requests: &'a [Request],
         sent: Time,
         limit: Time,
+        asking: bool,
     ) -> Exchanged<Sent<'a>> {
         let patience = self.config.response_timeout.min(limit.since(sent));
         if patience.is_zero() {
@@ -233,7 +238,7 @@ impl Redis {
         if asks_time {
             connection.out.command(&["TIME"]);
         }
-        let exchange = Exchange::new(requests, &connection.known);
+        let exchange = Exchange::new(requests, &connection.known, self.manner(asking));
         let asks_commands = connection.known.asks(requests);
         if asks_commands {
             shortcut::ask(&mut connection.out);
@@ -257,7 +262,7 @@ impl Redis {
             connection.known.learn(&answer);
         }
         loop {
-            let answers = (0..exchange.open()).map(|_| receive(connection)).collect::<Exchanged<Values>>()?;
+            let answers = (0..exchange.expected()).map(|_| receive(connection)).collect::<Exchanged<Values>>()?;
             exchange.take(answers, &mut connection.known).map_err(Failed::Unanswered)?;
             if exchange.open() == 0 {
                 return exchange.replies().map_err(Failed::Unanswered);
@@ -269,7 +274,7 @@ impl Redis {
     }
 
     /// Sends `requests` on an idle connection that is good, else on a new one.
-    fn send_somewhere<'a>(&self, requests: &'a [Request], limit: Time) -> Departure<'a> {
+    fn send_somewhere<'a>(&self, requests: &'a [Request], limit: Time, asking: bool) -> Departure<'a> {
         loop {
             let now = clock::now();
             let idle = self.idle(now);
@@ -278,7 +283,7 @@ impl Redis {
                 Ok(connection) => (connection, if is_new { clock::now() } else { now }),
                 Err(error) => return Departure { at: now, sent: Err(Failed::Unsent(error)) },
             };
-            match self.send(&mut connection, requests, at, limit) {
+            match self.send(&mut connection, requests, at, limit, asking) {
                 Ok(sent) => return Departure { at, sent: Ok((connection, sent)) },
                 Err(failed) => {
                     // The others are no better: the server restarted, or the way to it is gone.
@@ -289,6 +294,15 @@ impl Redis {
                 }
             }
         }
+    }
+
+    fn manner(&self, asking: bool) -> Manner {
+        Manner { by_slot: !self.config.seeds.is_empty(), asking, replicas: self.config.replicas }
+    }
+
+    /// What [`Store::call`] does, where the server may have to be told that it will have the slot.
+    pub(super) fn call_as(&self, requests: &[Request], limit: Time, asking: bool) -> Answered {
+        self.arrive(self.send_somewhere(requests, limit, asking), None)
     }
 
     /// The answer to what was sent; by `deadline`, where that is not over yet.
@@ -396,7 +410,7 @@ impl Redis {
     }
 
     /// What `requests` are answered, asked in the present runtime.
-    async fn ask(&self, requests: &[Request], limit: Time) -> Answered {
+    pub(super) async fn ask(&self, requests: &[Request], limit: Time, asking: bool) -> Answered {
         let began = clock::now();
         let line = match self.line(limit).await {
             Ok(line) => line,
@@ -407,7 +421,7 @@ impl Redis {
         if patience.is_zero() {
             return self.answered(sent, Err(Failed::Unsent(self.unreached())));
         }
-        let result = self.ask_on(&line, requests, sent, sent.after(patience)).await;
+        let result = self.ask_on(&line, requests, (sent, sent.after(patience)), asking).await;
         if result.as_ref().is_ok_and(|replies| self.is_elsewhere(replies)) {
             line.retire();
         }
@@ -418,16 +432,16 @@ impl Redis {
         &self,
         line: &SharedConnection,
         requests: &[Request],
-        sent: Time,
-        deadline: Time,
+        (sent, deadline): (Time, Time),
+        asking: bool,
     ) -> Result<Vec<Reply>> {
         let not_after = self.not_after(sent);
         let asks_time = self.clock.is_old(sent);
         let (mut exchange, asks_commands) = {
             let mut known = locked(line.known());
-            (Exchange::new(requests, &known), known.asks(requests))
+            (Exchange::new(requests, &known, self.manner(asking)), known.asks(requests))
         };
-        let expected = exchange.open() + usize::from(asks_time) + usize::from(asks_commands);
+        let expected = exchange.expected() + usize::from(asks_time) + usize::from(asks_commands);
         let asked = line.ask(expected, deadline, |out| {
             if asks_time {
                 out.command(&["TIME"]);
@@ -450,7 +464,7 @@ impl Redis {
                 return exchange.replies();
             }
             let again = |out: &mut Vec<u8>| exchange.write(&self.scripts, not_after, out);
-            answers = line.ask(exchange.open(), deadline, again).await?.into_iter();
+            answers = line.ask(exchange.expected(), deadline, again).await?.into_iter();
         }
     }
 
@@ -461,7 +475,7 @@ impl Redis {
         let Ok(key) = key else { return true };
         let request = Request::new(&LISTENERS, key, [channel.into()]);
         let limit = clock::now().after(self.config.response_timeout);
-        !matches!(&self.ask(&[request], limit).await.outcome, Outcome::Replies(replies) if replies[..] == [Reply::Int(0)])
+        !matches!(&self.ask(&[request], limit, false).await.outcome, Outcome::Replies(replies) if replies[..] == [Reply::Int(0)])
     }
 }
 
@@ -487,11 +501,11 @@ impl Store for Redis {
     }
 
     fn call(&self, requests: &Requests, limit: Time) -> Answered {
-        self.arrive(self.send_somewhere(requests, limit), None)
+        self.call_as(requests, limit, false)
     }
 
     fn begin<'a>(&'a self, requests: &'a Requests, limit: Time) -> Begun<'a> {
-        let departure = self.send_somewhere(requests, limit);
+        let departure = self.send_somewhere(requests, limit, false);
         let deadline = departure.at.after(self.config.response_timeout).min(limit);
         Box::new(move || self.arrive(departure, Some(deadline)))
     }
@@ -501,7 +515,7 @@ impl Store for Redis {
     }
 
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
-        Box::pin(self.ask(requests, limit))
+        Box::pin(self.ask(requests, limit, false))
     }
 
     fn void_after(&self, given_up: Time, _: Time) -> Time {
@@ -510,6 +524,10 @@ impl Store for Redis {
 
     fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
         let subscription = match topic {
+            // What is handed over is told before any replica has heard of it.
+            Topic::Inbox(_) if self.config.replicas.is_some_and(Replicas::must_have_heard) => {
+                return Subscription::of(Inbox::Unavailable);
+            }
             Topic::Inbox(inbox) => {
                 let name = &layouts::native_scripts::channel(inbox).into();
                 self.topics.hear(Channel { name, own: true, overheard: false }, None)

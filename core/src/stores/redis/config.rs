@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::client::Redis;
+use url::Url;
+
+use super::replicas::Replicas;
 use super::sentinels::Sentinels;
 use crate::error::Result;
-use crate::stores::Store;
 use crate::stores::address::{decode, host, invalid, listed, without_tls};
 use crate::stores::login::Login;
 use crate::stores::tls::{self, Tls};
@@ -17,11 +18,6 @@ const PORT: u16 = 6379;
 
 /// Where a sentinel listens whose port is not said.
 const SENTINEL_PORT: u16 = 26379;
-
-/// The store of `redis://`, `rediss://`, `redis+unix://`, `redis+sentinel://` or `rediss+sentinel://`. Sends nothing.
-pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
-    Ok(Arc::new(Redis::new(Config::read(uri)?)))
-}
 
 /// Everything that is known of a server before it is dialled.
 #[derive(Clone)]
@@ -39,10 +35,14 @@ pub(super) struct Config {
     pub(super) sentinels: Option<Arc<Sentinels>>,
     /// Whether the server has to be a master: a sentinel said that it is.
     pub(super) is_named: bool,
+    /// The nodes of a cluster to begin with; of none, where the server is no part of one.
+    pub(super) seeds: Vec<Endpoint>,
+    /// Who must have heard of a grant.
+    pub(super) replicas: Option<Replicas>,
 }
 
 /// Where the server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Endpoint {
     Tcp { host: String, port: u16 },
     Unix(PathBuf),
@@ -54,9 +54,16 @@ impl Config {
     /// # Errors
     /// `invalid_config` for a database that is no number, an option that does not fit, or a file that cannot be read.
     pub(super) fn read(uri: &mut Uri) -> Result<Self> {
-        if uri.scheme().ends_with("+sentinel") {
-            return Self::read_sentinels(uri);
-        }
+        let replicas = Replicas::read(uri)?;
+        let config = match uri.scheme().split_once('+') {
+            Some((_, "sentinel")) => Self::read_sentinels(uri),
+            Some((_, "cluster")) => Self::read_cluster(uri),
+            _ => Self::read_server(uri),
+        }?;
+        Ok(Config { replicas, ..config })
+    }
+
+    fn read_server(uri: &mut Uri) -> Result<Self> {
         let option = uri.take_rest("db");
         let url = uri.url();
         if url.cannot_be_a_base() {
@@ -93,19 +100,28 @@ impl Config {
                 "the name of the master is missing behind the sentinels' hosts; write {written}"
             )));
         }
-        let others = more.iter().map(|host| listed(scheme, host)).collect::<Result<Vec<_>>>()?;
-        let each = std::iter::once(url)
-            .chain(&others)
-            .map(|url| Ok(Endpoint::Tcp { host: host(url)?, port: url.port().unwrap_or(SENTINEL_PORT) }));
-        let endpoints = each.collect::<Result<Vec<_>>>()?;
-        let hosts: Vec<_> = endpoints.iter().map(Endpoint::shown).collect();
-        let address: Arc<str> = format!("{scheme}://{}/{master}/{db}", hosts.join(",")).into();
+        let (endpoints, hosts) = endpoints(url, &more, SENTINEL_PORT)?;
+        let address: Arc<str> = format!("{scheme}://{hosts}/{master}/{db}").into();
         let server = Self::of(uri, "rediss+sentinel://", endpoints[0].clone(), db, address)?;
         let each = endpoints
             .into_iter()
             .map(|endpoint| Ok(Config { db: 0, login: login.clone(), ..server.clone() }.at(endpoint)?));
         let sentinels = Sentinels::new(master, each.collect::<Result<_>>()?);
         Ok(Config { sentinels: Some(Arc::new(sentinels)), ..server })
+    }
+
+    /// Reads `redis+cluster://user:password@host,host`.
+    fn read_cluster(uri: &mut Uri) -> Result<Self> {
+        let option = uri.take_rest("db");
+        let more = uri.take_more_hosts();
+        let url = uri.url();
+        if database(url.path().trim_matches('/'), option.as_deref())? != 0 {
+            return Err(invalid("a cluster has no databases but 0; leave the number out"));
+        }
+        let (seeds, hosts) = endpoints(url, &more, PORT)?;
+        let address = format!("{}://{hosts}", url.scheme()).into();
+        let config = Self::of(uri, "rediss+cluster://", seeds[0].clone(), 0, address)?;
+        Ok(Config { seeds, ..config })
     }
 
     /// With what every address may say; `secure` is the scheme of those with TLS.
@@ -128,6 +144,8 @@ impl Config {
             login: Login::of(uri.url(), options)?,
             sentinels: None,
             is_named: false,
+            seeds: Vec::new(),
+            replicas: None,
         })
     }
 
@@ -148,6 +166,16 @@ impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.address)
     }
+}
+
+/// Those of all the hosts of an address, and as they may be shown.
+fn endpoints(url: &Url, more: &[String], port: u16) -> Result<(Vec<Endpoint>, String)> {
+    let others = more.iter().map(|host| listed(url.scheme(), host)).collect::<Result<Vec<_>>>()?;
+    let each = std::iter::once(url).chain(&others);
+    let each = each.map(|url| Ok(Endpoint::Tcp { host: host(url)?, port: url.port().unwrap_or(port) }));
+    let endpoints = each.collect::<Result<Vec<_>>>()?;
+    let shown: Vec<_> = endpoints.iter().map(Endpoint::shown).collect();
+    Ok((endpoints, shown.join(",")))
 }
 
 /// The database's number, from the path (`redis://host/3`) or the option `db`.
@@ -239,6 +267,8 @@ mod tests {
             "rediss://h?cert=/x",
             "redis://%ff@h",
             "redis+sentinel://h",
+            "redis+cluster://h,i/3",
+            "redis+cluster://h,i?db=1",
             "redis+sentinel://h,/m",
             "redis+sentinel://h/m/x",
             "redis+sentinel://h/m/1?db=2",

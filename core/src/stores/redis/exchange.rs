@@ -6,6 +6,7 @@ use std::sync::Arc;
 use redis::Value;
 use smallvec::SmallVec;
 
+use super::replicas::{Replicas, may_grant};
 use super::shortcut::{self, Shortcut, ShortcutProbe};
 use super::wire::{Commands, Given, NO_REPLY, Scripts, groups, is_unknown_script, replies};
 use crate::error::{Error, Kind, Result};
@@ -17,6 +18,20 @@ pub(super) struct Exchange<'a> {
     asked: SmallVec<[Asked<'a>; 1]>,
     /// The run of the server.
     run: Option<Arc<str>>,
+    manner: Manner,
+    /// What became of waiting for replicas, after the last answers.
+    copies: Option<Value>,
+}
+
+/// How the requests of one write are to be asked.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Manner {
+    /// Only what lies in one slot travels in one command.
+    pub(super) by_slot: bool,
+    /// The server is about to get the slot, and answers for it only whoever says so.
+    pub(super) asking: bool,
+    /// Who must have heard of what is granted.
+    pub(super) replicas: Option<Replicas>,
 }
 
 /// The requests that travel in one command.
@@ -62,9 +77,18 @@ impl Form {
 }
 
 impl<'a> Exchange<'a> {
-    pub(super) fn new(requests: &'a [Request], known: &ShortcutProbe) -> Self {
+    pub(super) fn new(requests: &'a [Request], known: &ShortcutProbe, manner: Manner) -> Self {
         let asked = |group| Asked { group, form: Form::of(group, known), answer: None };
-        Exchange { asked: groups(requests).into_iter().map(asked).collect(), run: known.run.clone() }
+        let replicas = manner.replicas.filter(|_| requests.iter().any(may_grant));
+        let manner = Manner { replicas, ..manner };
+        let asked = groups(requests, manner.by_slot).into_iter().map(asked).collect();
+        Exchange { asked, run: known.run.clone(), manner, copies: None }
+    }
+
+    /// How many answers there will be to what is written now.
+    pub(super) fn expected(&self) -> usize {
+        let each = if self.manner.asking { 2 } else { 1 };
+        self.open() * each + usize::from(self.manner.replicas.is_some())
     }
 
     /// How many commands are to be sent now.
@@ -75,6 +99,9 @@ impl<'a> Exchange<'a> {
     /// Writes those.
     pub(super) fn write(&self, scripts: &Scripts, not_after: StoreTime, out: &mut Vec<u8>) {
         for asked in self.asked.iter().filter(|asked| asked.answer.is_none()) {
+            if self.manner.asking {
+                out.command(&["ASKING"]);
+            }
             match (asked.form, asked.group) {
                 (Form::Shortcut(shortcut), [request]) => shortcut.write(out, request),
                 (Form::Marker, [request]) => out.command(&["GET", &request.key]),
@@ -83,6 +110,9 @@ impl<'a> Exchange<'a> {
                     scripts.write(out, group, given, matches!(form, Form::Whole));
                 }
             }
+        }
+        if let Some(replicas) = self.manner.replicas {
+            replicas.write(out);
         }
     }
 
@@ -93,6 +123,9 @@ impl<'a> Exchange<'a> {
     pub(super) fn take(&mut self, answers: impl IntoIterator<Item = Value>, known: &mut ShortcutProbe) -> Result<()> {
         let mut answers = answers.into_iter();
         for asked in self.asked.iter_mut().filter(|asked| asked.answer.is_none()) {
+            if self.manner.asking {
+                answers.next();
+            }
             let answer = answers.next().ok_or_else(|| Error::new(Kind::Protocol, "connect", NO_REPLY))?;
             if matches!(asked.form, Form::Shortcut(_)) {
                 known.hear(&answer);
@@ -109,14 +142,19 @@ impl<'a> Exchange<'a> {
                 }
             }
         }
+        self.copies = answers.next();
         Ok(())
     }
 
     /// One reply for each request, once nothing is open.
     ///
     /// # Errors
-    /// `protocol` if the answers are not such as were asked for.
+    /// `protocol` if the answers are not such as were asked for; `unavailable` if too few replicas have heard of what may
+    /// have been granted, and they had to.
     pub(super) fn replies(self) -> Result<Vec<Reply>> {
+        if let Some(replicas) = self.manner.replicas {
+            replicas.check(self.copies.as_ref())?;
+        }
         replies(self.asked.into_iter().filter_map(|asked| Some((asked.group, asked.answer?))))
     }
 }

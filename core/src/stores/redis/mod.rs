@@ -1,7 +1,9 @@
 #![doc = include_str!("docs.md")]
 
 mod client;
+mod cluster;
 mod config;
+mod ears;
 mod exchange;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -9,14 +11,27 @@ mod greeting;
 mod inbox;
 mod input;
 mod parse;
+mod redirects;
+mod replicas;
 mod sentinels;
 mod shared_connection;
 mod shortcut;
+mod slots;
 mod socket;
 mod tasks;
 mod topics;
 mod wire;
 
+use std::sync::Arc;
+
 use lockwright_machines::stores::redis::layouts;
 
-pub(crate) use config::open;
+use crate::error::Result;
+use crate::stores::Store;
+use crate::uri::Uri;
+
+/// The store of `redis://`, `rediss://`, `redis+unix://`, and of both with `+sentinel` or `+cluster`. Sends nothing.
+pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
+    let config = config::Config::read(uri)?;
+    Ok(if config.seeds.is_empty() { Arc::new(client::Redis::new(config)) } else { cluster::Cluster::open(config) })
+}
