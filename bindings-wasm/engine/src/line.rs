@@ -81,7 +81,7 @@ impl Line {
     /// It is connected: the first words.
     pub(crate) fn dialled(&mut self, config: &Config) -> Option<Action> {
         let State::Dialling(by) = self.state else { return None };
-        let greeting = Greeting::new(config.db, config.login.0.clone());
+        let greeting = Greeting::new(config.db, false, config.login.0.clone());
         let words = greeting.bytes.to_vec();
         self.state = State::Greeting(greeting, Vec::new(), by);
         Some(Action::Send(self.which, words))

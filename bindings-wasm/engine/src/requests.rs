@@ -155,7 +155,7 @@ impl Requests {
         if asks_commands {
             shortcut::ask(out);
         }
-        let exchange = Exchange::new(requests, &self.known);
+        let exchange = Exchange::new(requests, &self.known, Manner::default());
         exchange.write(&self.scripts, not_after, out);
         let expected = exchange.open() + usize::from(asks_time) + usize::from(asks_commands);
         self.flights.push_back(Flight {

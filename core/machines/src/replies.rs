@@ -95,18 +95,20 @@ pub(crate) fn refusal(operation: &'static str, code: &str, message: &str) -> Err
         "TOOMANY" => Kind::InvalidConfig,
         "NOPERM" | "NOAUTH" | "WRONGPASS" | "PermissionDenied" | "Unauthenticated" => Kind::Auth,
         "MOVED" | "ASK" | "CROSSSLOT" => Kind::Unsupported,
-        "OOM" | "READONLY" | "LOADING" | "BUSY" | "MISCONF" | "MASTERDOWN" | "CLUSTERDOWN" | "FULL" | "NoSpace"
-        | "LeaseNotFound" => Kind::Unavailable,
+        "OOM" | "READONLY" | "LOADING" | "BUSY" | "MISCONF" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "FULL"
+        | "NoSpace" | "LeaseNotFound" => Kind::Unavailable,
         _ => Kind::Protocol,
     };
     let advice = match kind {
         _ if code == "READONLY" => "give the address of the primary, which can be written",
         _ if code == "OOM" => "raise its maxmemory, or free some",
+        _ if code == "NOREPLICAS" => "too few of its replicas are there for it to take writes",
         _ if code == "LOADING" => "it will serve once its data is loaded",
         Kind::InvalidConfig => "ask for fewer, or resize it",
         Kind::ForeignLayout => "something else lies under this name; choose another name, prefix or layout",
         Kind::Auth => "check the user, the password and the user's rights",
-        Kind::Unsupported => "clusters are not built yet; give the address of a single server",
+        _ if code == "CROSSSLOT" => "do it on a single server, or lock by lock",
+        Kind::Unsupported => "it is a node of a cluster; write redis+cluster:// for redis://",
         Kind::Unavailable => "it may pass by itself; see the store's log",
         _ => "see whether this is the right store, and its version",
     };

@@ -252,7 +252,7 @@ pub const OPTIONS: [&str; 18] = [
 ];
 
 /// What an address of a quorum says of its own node; anything else holds for all.
-const OF_A_NODE: [&str; 5] = ["prefix", "db", "ca", "cert", "key"];
+const OF_A_NODE: [&str; 7] = ["prefix", "db", "ca", "cert", "key", "sentinel_user", "sentinel_password"];
 
 /// Whether a word is another one with a letter too many, too few, wrong, or two of them swapped.
 fn is_nearly(word: &str, other: &str) -> bool {

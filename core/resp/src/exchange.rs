@@ -3,6 +3,7 @@
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::Value;
 use smallvec::SmallVec;
@@ -10,7 +11,7 @@ use smallvec::SmallVec;
 use crate::shortcut::{self, Shortcut, ShortcutProbe};
 use crate::wire::{Commands, Given, NO_REPLY, Scripts, groups, is_unknown_script, replies};
 use lockwright_machines::error::{Error, Kind, Result};
-use lockwright_machines::protocol::{Reply, Request};
+use lockwright_machines::protocol::{Arg, Reply, Request};
 use lockwright_machines::time::StoreTime;
 
 /// See the [module](self). It has the requests, or borrows them.
@@ -20,6 +21,34 @@ pub struct Exchange<R> {
     asked: SmallVec<[Asked; 1]>,
     /// The run of the server.
     run: Option<Arc<str>>,
+    manner: Manner,
+    /// What became of waiting for copies, after the last answers.
+    heard: Option<Value>,
+}
+
+/// How the requests of one write are to be asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manner {
+    /// Only what lies in one slot travels in one command.
+    pub by_slot: bool,
+    /// The server is about to get the slot, and answers for it only whoever says so.
+    pub asking: bool,
+    /// How many replicas are to have heard of what may be granted, before the answer.
+    pub copies: Option<Copies>,
+}
+
+/// So many replicas, which are waited for so long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copies {
+    /// At least one.
+    pub count: u32,
+    /// At least a millisecond.
+    pub timeout: Duration,
+}
+
+/// Whether `request` may make somebody the holder: it is refused after a time.
+fn may_grant(request: &Request) -> bool {
+    request.args.iter().any(|arg| matches!(arg, Arg::NotAfter))
 }
 
 /// The requests that travel in one command.
@@ -66,16 +95,24 @@ impl Form {
 }
 
 impl<R: Deref<Target = [Request]>> Exchange<R> {
-    /// That of `requests`, on a connection of which this is `known`.
-    pub fn new(requests: R, known: &ShortcutProbe) -> Self {
+    /// That of `requests` in this `manner`, on a connection of which this is `known`.
+    pub fn new(requests: R, known: &ShortcutProbe, manner: Manner) -> Self {
         let mut start = 0;
         let asked = |group: &[Request]| {
             let range = start..start + group.len();
             start = range.end;
             Asked { group: range, form: Form::of(group, known), answer: None }
         };
-        let asked = groups(&requests).into_iter().map(asked).collect();
-        Exchange { requests, asked, run: known.run.clone() }
+        let copies = manner.copies.filter(|_| requests.iter().any(may_grant));
+        let manner = Manner { copies, ..manner };
+        let asked = groups(&requests, manner.by_slot).into_iter().map(asked).collect();
+        Exchange { requests, asked, run: known.run.clone(), manner, heard: None }
+    }
+
+    /// How many answers there will be to what is written now.
+    pub fn expected(&self) -> usize {
+        let each = if self.manner.asking { 2 } else { 1 };
+        self.open() * each + usize::from(self.manner.copies.is_some())
     }
 
     /// How many commands are to be sent now.
@@ -86,6 +123,9 @@ impl<R: Deref<Target = [Request]>> Exchange<R> {
     /// Writes those.
     pub fn write(&self, scripts: &Scripts, not_after: StoreTime, out: &mut Vec<u8>) {
         for asked in self.asked.iter().filter(|asked| asked.answer.is_none()) {
+            if self.manner.asking {
+                out.command(&["ASKING"]);
+            }
             match (asked.form, &self.requests[asked.group.clone()]) {
                 (Form::Shortcut(shortcut), [request]) => shortcut.write(out, request),
                 (Form::Marker, [request]) => out.command(&["GET", &request.key]),
@@ -94,6 +134,9 @@ impl<R: Deref<Target = [Request]>> Exchange<R> {
                     scripts.write(out, group, given, matches!(form, Form::Whole));
                 }
             }
+        }
+        if let Some(Copies { count, timeout }) = self.manner.copies {
+            out.command(&["WAIT", &count.to_string(), &timeout.as_millis().to_string()]);
         }
     }
 
@@ -104,6 +147,9 @@ impl<R: Deref<Target = [Request]>> Exchange<R> {
     pub fn take(&mut self, answers: impl IntoIterator<Item = Value>, known: &mut ShortcutProbe) -> Result<()> {
         let mut answers = answers.into_iter();
         for asked in self.asked.iter_mut().filter(|asked| asked.answer.is_none()) {
+            if self.manner.asking {
+                answers.next();
+            }
             let answer = answers.next().ok_or_else(|| Error::new(Kind::Protocol, "connect", NO_REPLY))?;
             if matches!(asked.form, Form::Shortcut(_)) {
                 known.hear(&answer);
@@ -120,6 +166,7 @@ impl<R: Deref<Target = [Request]>> Exchange<R> {
                 }
             }
         }
+        self.heard = answers.next();
         Ok(())
     }
 
@@ -130,6 +177,11 @@ impl<R: Deref<Target = [Request]>> Exchange<R> {
     pub fn replies(self) -> Result<Vec<Reply>> {
         let requests = &self.requests;
         replies(self.asked.into_iter().filter_map(|asked| Some((&requests[asked.group], asked.answer?))))
+    }
+
+    /// What the server said last of the [copies](Manner::copies), if anything; none where nobody waits for them.
+    pub fn heard(&self) -> Option<Option<&Value>> {
+        self.manner.copies.map(|_| self.heard.as_ref())
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Welcome {
     /// By which policy it drops keys, locks among them, once its memory is full; none where it drops none, or the user
     /// may not ask.
     pub evicts: Option<String>,
+    /// It follows another server, which takes the writes; not known where the user may not ask.
+    pub is_replica: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,18 +47,16 @@ enum Asked {
     Time,
     Run,
     Memory,
+    Role,
+    /// What is not asked of a server of locks.
+    Else,
 }
 
 impl Greeting {
-    pub fn new(db: u32, credentials: Credentials) -> Self {
-        let mut greeting =
-            Greeting { bytes: Zeroizing::default(), asked: Vec::new(), credentials: credentials.clone() };
-        let Credentials { user, password } = &credentials;
-        match (user.as_str(), password.as_str()) {
-            ("", "") => {}
-            ("", password) => greeting.ask(Asked::Login, &["AUTH", password]),
-            (user, password) => greeting.ask(Asked::Login, &["AUTH", user, password]),
-        }
+    /// To a server that keeps locks in the database of that number, which says too whether it `follows` another, if
+    /// that matters.
+    pub fn new(db: u32, follows: bool, credentials: Credentials) -> Self {
+        let mut greeting = Self::of(credentials);
         if db != 0 {
             greeting.ask(Asked::Database, &["SELECT", &db.to_string()]);
         }
@@ -66,7 +66,38 @@ impl Greeting {
         greeting.ask(Asked::Time, &["TIME"]);
         greeting.ask(Asked::Run, &["INFO", "server"]);
         greeting.ask(Asked::Memory, &["INFO", "memory"]);
+        if follows {
+            greeting.ask(Asked::Role, &["INFO", "replication"]);
+        }
         greeting
+    }
+
+    /// One question alone, whose answer is [`answer`](Self::answer).
+    pub fn question(credentials: Credentials, words: &[&str]) -> Self {
+        let mut greeting = Self::of(credentials);
+        greeting.ask(Asked::Else, words);
+        greeting
+    }
+
+    fn of(credentials: Credentials) -> Self {
+        let mut greeting =
+            Greeting { bytes: Zeroizing::default(), asked: Vec::new(), credentials: credentials.clone() };
+        let Credentials { user, password } = &credentials;
+        match (user.as_str(), password.as_str()) {
+            ("", "") => {}
+            ("", password) => greeting.ask(Asked::Login, &["AUTH", password]),
+            (user, password) => greeting.ask(Asked::Login, &["AUTH", user, password]),
+        }
+        greeting
+    }
+
+    /// The answer to a question.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), and for whatever the question is refused with.
+    pub fn answer(&self, answers: &[Value]) -> Result<Value> {
+        self.read(answers)?;
+        answers.last().cloned().ok_or_else(ended)
     }
 
     fn ask(&mut self, asked: Asked, words: &[&str]) {
@@ -85,19 +116,20 @@ impl Greeting {
     /// The first refusal that matters: `auth`, `invalid_config` for a database that is not there, `unavailable` for a
     /// server that cannot serve yet, `protocol` for anything a Redis server would not say.
     pub fn read(&self, answers: &[Value]) -> Result<Welcome> {
-        let mut welcome = Welcome { at: StoreTime(0), run: None, evicts: None };
+        let mut welcome = Welcome { at: StoreTime(0), run: None, evicts: None, is_replica: false };
         for (at, (asked, answer)) in self.asked.iter().zip(answers).enumerate() {
             let is_last_word = at + 1 == answers.len() && answers.len() < self.asked.len();
             match (asked, answer) {
                 (_, Value::ServerError(error))
-                    if is_last_word || matches!(asked, Asked::Login | Asked::Database | Asked::Time) =>
+                    if is_last_word || matches!(asked, Asked::Login | Asked::Database | Asked::Time | Asked::Else) =>
                 {
                     return Err(self.refused(*asked, error.code(), error.details().unwrap_or_default()));
                 }
-                (Asked::Login | Asked::Database, Value::Okay) | (Asked::Courtesy, _) => {}
+                (Asked::Login | Asked::Database, Value::Okay) | (Asked::Courtesy | Asked::Else, _) => {}
                 (Asked::Time, answer) if time(answer).is_some() => welcome.at = time(answer).unwrap_or_default(),
                 (Asked::Run, answer) => welcome.run = said(answer, "run_id"),
                 (Asked::Memory, answer) => welcome.evicts = evicts(answer),
+                (Asked::Role, answer) => welcome.is_replica = said(answer, "role").is_some_and(|role| role != "master"),
                 _ => {
                     return Err(Error::new(
                         Kind::Protocol,
@@ -108,11 +140,7 @@ impl Greeting {
             }
         }
         if answers.len() < self.asked.len() {
-            return Err(Error::new(
-                Kind::Unavailable,
-                "connect",
-                "the server ended the connection while greeting; see its log",
-            ));
+            return Err(ended());
         }
         Ok(welcome)
     }
@@ -148,6 +176,10 @@ impl Greeting {
     }
 }
 
+fn ended() -> Error {
+    Error::new(Kind::Unavailable, "connect", "the server ended the connection while greeting; see its log")
+}
+
 /// The server's clock in an answer to `TIME`.
 pub fn time(answer: &Value) -> Option<StoreTime> {
     let Value::Array(parts) = answer else { return None };
@@ -180,7 +212,7 @@ mod tests {
 
     fn greeting(address: &str) -> Greeting {
         let mut uri = Uri::parse(address, ConnectOptions::default()).unwrap();
-        Greeting::new(Place::read(&mut uri).unwrap().db, address::credentials(uri.url()).unwrap())
+        Greeting::new(Place::read(&mut uri).unwrap().db, false, address::credentials(uri.url()).unwrap())
     }
 
     fn error(line: &str) -> Value {

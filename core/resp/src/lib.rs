@@ -13,6 +13,7 @@
 //! | [`parse`] | a whole reply as a value |
 //! | [`exchange`] | which commands the requests of a write travel in, and again |
 //! | [`shortcut`] | a server's own command for what a script of ours does |
+//! | [`slots`] | in which slot of a cluster a key is, and which node has it |
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ pub mod input;
 pub mod parse;
 pub mod place;
 pub mod shortcut;
+pub mod slots;
 pub mod wire;
 
 pub use redis::Value;

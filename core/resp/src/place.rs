@@ -6,10 +6,11 @@ use lockwright_machines::address::{decode, host, invalid};
 use lockwright_machines::error::Result;
 use lockwright_machines::uri::Uri;
 
-const PORT: u16 = 6379;
+/// Where a server listens whose port is not said.
+pub const PORT: u16 = 6379;
 
 /// Where the server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     Tcp { host: String, port: u16 },
     Unix(PathBuf),
@@ -51,17 +52,27 @@ impl Place {
 
     /// It as it may be shown, for an address of this `scheme`.
     pub fn shown(&self, scheme: &str) -> String {
-        let db = self.db;
-        match &self.endpoint {
-            Endpoint::Tcp { host, port } if host.contains(':') => format!("{scheme}://[{host}]:{port}/{db}"),
-            Endpoint::Tcp { host, port } => format!("{scheme}://{host}:{port}/{db}"),
-            Endpoint::Unix(path) => format!("{scheme}://{}?db={db}", path.display()),
+        let mark = if matches!(self.endpoint, Endpoint::Unix(_)) { "?db=" } else { "/" };
+        format!("{scheme}://{}{mark}{}", self.endpoint.shown(), self.db)
+    }
+}
+
+impl Endpoint {
+    /// As it may be shown.
+    pub fn shown(&self) -> String {
+        match self {
+            Endpoint::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+            Endpoint::Tcp { host, port } => format!("{host}:{port}"),
+            Endpoint::Unix(path) => path.display().to_string(),
         }
     }
 }
 
 /// The database's number, from the path (`redis://host/3`) or the option `db`.
-fn database(path: &str, option: Option<&str>) -> Result<u32> {
+///
+/// # Errors
+/// `invalid_config` where they say different things, or no number.
+pub fn database(path: &str, option: Option<&str>) -> Result<u32> {
     if option.is_some_and(|option| !path.is_empty() && option != path) {
         return Err(invalid("the address names two databases; drop the path or the option db"));
     }

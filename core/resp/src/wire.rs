@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use redis::Value;
 use smallvec::SmallVec;
 
+use crate::slots;
 use lockwright_machines::error::{Error, Kind};
 use lockwright_machines::protocol::{Arg, BATCH, Call, Reply, Request};
 use lockwright_machines::reach;
@@ -161,8 +162,10 @@ impl Scripts {
 }
 
 /// The requests of a write, by the command each will travel in.
-pub fn groups(requests: &[Request]) -> SmallVec<[&[Request]; 1]> {
-    let together = |a: &Request, b: &Request| a.call.batch && std::ptr::eq(a.call, b.call);
+pub fn groups(requests: &[Request], by_slot: bool) -> SmallVec<[&[Request]; 1]> {
+    let together = |a: &Request, b: &Request| {
+        a.call.batch && std::ptr::eq(a.call, b.call) && (!by_slot || slots::of(&a.key) == slots::of(&b.key))
+    };
     requests.chunk_by(together).flat_map(|run| run.chunks(BATCH)).collect()
 }
 
@@ -466,7 +469,7 @@ mod tests {
         let request = |call, key: &str| Request::new(call, key.into(), ["me".into(), Arg::Int(1)]);
         let mut requests = vec![request(&CALLS.release, "a"), request(&CALLS.release, "b")];
         requests.extend((0..2 * BATCH + 1).map(|i| request(&CALLS.renew, &i.to_string())));
-        let sizes: Vec<_> = groups(&requests).iter().map(|group| group.len()).collect();
+        let sizes: Vec<_> = groups(&requests, false).iter().map(|group| group.len()).collect();
         assert_eq!(sizes, [1, 1, BATCH, BATCH, 1]);
     }
 

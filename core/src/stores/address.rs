@@ -12,7 +12,6 @@ use crate::options::ConnectOptions;
 ///
 /// # Errors
 /// `invalid_config` for what is none.
-#[cfg(any(feature = "etcd", feature = "zookeeper"))]
 pub(super) fn listed(scheme: &str, text: &str) -> Result<Url> {
     let is_host = !text.is_empty() && !text.contains(['@', '/']);
     let parsed = is_host.then(|| Url::parse(&format!("{scheme}://{text}")).ok()).flatten();

@@ -23,6 +23,12 @@ impl Login {
         Ok(options.credentials.clone().map_or(Login::Written(written), Login::Asked))
     }
 
+    /// Those.
+    #[cfg(feature = "redis")]
+    pub(super) fn written(user: String, password: String) -> Self {
+        Login::Written(Credentials { user, password })
+    }
+
     /// Whether nobody is named.
     #[cfg(feature = "zookeeper")]
     pub(super) fn is_nobody(&self) -> bool {

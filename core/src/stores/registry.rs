@@ -58,7 +58,11 @@ const STORES: &[(&[&str], &str, Opener)] = &[
     #[cfg(feature = "sqlite")]
     (&["sqlite"], "sqlite:///tmp/locks.db", |uri| super::sqlite::open(uri)),
     #[cfg(feature = "redis")]
-    (&["redis", "rediss", "redis+unix"], "redis://localhost", |uri| super::redis::open(uri)),
+    (
+        &["redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"],
+        "redis://localhost",
+        |uri| super::redis::open(uri),
+    ),
     #[cfg(feature = "memcached")]
     (&["memcached"], "memcached://localhost", |uri| super::memcached::open(uri)),
     #[cfg(feature = "etcd")]
@@ -70,7 +74,7 @@ const STORES: &[(&[&str], &str, Opener)] = &[
 ];
 
 /// Schemes of stores that are planned.
-const PLANNED: &[&str] = &["redis+sentinel", "redis+cluster", "mysql", "mariadb"];
+const PLANNED: &[&str] = &["mysql", "mariadb"];
 
 /// Schemes of stores that are built in by a feature which is not there by itself.
 const OPTIONAL: &[(&str, &str)] =
@@ -188,7 +192,7 @@ mod tests {
         says("redis://a,b", "a list of hosts in one address (a cluster) is not built yet");
         says("redis://a:1,b:2/0", "is not built yet");
         says("mysql://h/db", "mysql:// is not built yet; there are: memory, sqlite, redis");
-        says("redis+sentinel://h", "is not built yet");
+        says("redis+sentinel://h,i", "the name of the master is missing");
         says("http://h", "there is no store for http://; there are: memory");
         says(
             "memory://?tll=1s",

@@ -12,17 +12,19 @@ use redis::Value;
 use tokio::time::timeout;
 
 use super::config::Config;
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Manner};
 use super::greeting::{self, Welcome};
 use super::inbox::Listening;
 use super::layouts::{self, examination, survey};
+use super::replicas::Replicas;
+use super::sentinels::NAMED;
 use super::shared_connection::{SharedConnection, Values};
 use super::shortcut;
 use super::socket::{Connection, unreachable};
 use super::tasks;
 use super::topics::Topics;
 use super::wire::{Commands, Scripts};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::finding::Finding;
 use crate::lease::Sighting;
 use crate::platform::mutex::locked;
@@ -68,13 +70,15 @@ pub(crate) struct Redis {
 /// The connection of one runtime or foreign event loop, and who dials it.
 #[derive(Default)]
 struct Line {
-    connection: Mutex<Option<SharedConnection>>,
+    /// With the time at which it was dialled.
+    connection: Mutex<Option<(SharedConnection, Time)>>,
     dialling: tokio::sync::Mutex<()>,
 }
 
 impl Line {
-    fn usable(&self) -> Option<SharedConnection> {
-        locked(&self.connection).clone().filter(SharedConnection::is_usable)
+    fn usable(&self, config: &Config) -> Option<SharedConnection> {
+        let (connection, since) = locked(&self.connection).clone()?;
+        (connection.is_usable() && !is_outdated(config, since)).then_some(connection)
     }
 }
 
@@ -114,6 +118,17 @@ fn receive(connection: &mut Connection) -> Exchanged<Value> {
     connection.receive().map_err(|error| Failed::Unanswered(connection.lost(error)))
 }
 
+/// Whether another server may be the master by now than the one that a connection of this age leads to.
+fn is_outdated(config: &Config, since: Time) -> bool {
+    config.sentinels.is_some() && clock::now().since(since) > NAMED
+}
+
+/// Whether the server refused all of it, having become a replica since it was dialled.
+fn was_demoted(replies: &[Reply]) -> bool {
+    let is_refused = |reply: &Reply| matches!(reply, Reply::Error { code, .. } if **code == *"READONLY");
+    !replies.is_empty() && replies.iter().all(is_refused)
+}
+
 /// The server may drop what is held.
 fn tell_of_eviction(store: &str, policy: &str) {
     let what = "the server drops keys when its memory is full, locks that are held among them; set its maxmemory-policy to noeviction";
@@ -123,7 +138,10 @@ fn tell_of_eviction(store: &str, policy: &str) {
 impl Redis {
     pub(super) fn new(config: Config) -> Self {
         Redis {
-            layouts: layouts::all(&config.prefix),
+            layouts: match config.seeds.is_empty() {
+                true => layouts::all(&config.prefix),
+                false => layouts::of_cluster(&config.prefix),
+            },
             scripts: Scripts::new(layouts::by_digest()),
             clock: StoreClock::default(),
             pool: Mutex::default(),
@@ -144,6 +162,10 @@ impl Redis {
         let is_other = welcome.run.is_some() && met.run.is_some() && welcome.run != met.run;
         met.run = welcome.run.or(met.run.take());
         let evicts = welcome.evicts.filter(|_| !std::mem::replace(&mut met.evicts, true));
+        if is_other {
+            // The listener may be at the other one still.
+            self.topics.changed.notify_one();
+        }
         let sinks: Vec<_> = if is_other { met.sinks.iter().filter_map(Weak::upgrade).collect() } else { Vec::new() };
         drop(met);
         sinks.iter().for_each(|sink| sink.restarted());
@@ -157,11 +179,20 @@ impl Redis {
         locked(&self.met).run.is_some()
     }
 
+    /// Whether another run of the server was met after this one.
+    pub(super) fn has_left(&self, run: Option<&str>) -> bool {
+        let met = locked(&self.met);
+        matches!((run, met.run.as_deref()), (Some(run), Some(met)) if run != met)
+    }
+
     /// The idle connection that was used last and seems good.
     fn idle(&self, now: Time) -> Option<Box<Connection>> {
         loop {
             let mut connection = locked(&self.pool).pop_back()?;
             let idle = now.since(connection.used);
+            if is_outdated(&self.config, connection.since) {
+                continue;
+            }
             if idle <= TRUSTED || (idle <= IDLE && !connection.is_stale()) {
                 return Some(connection);
             }
@@ -194,6 +225,7 @@ impl Redis {
         requests: &'a [Request],
         sent: Time,
         limit: Time,
+        asking: bool,
     ) -> Exchanged<Sent<'a>> {
         let patience = self.config.response_timeout.min(limit.since(sent));
         if patience.is_zero() {
@@ -206,7 +238,7 @@ impl Redis {
         if asks_time {
             connection.out.command(&["TIME"]);
         }
-        let exchange = Exchange::new(requests, &connection.known);
+        let exchange = Exchange::new(requests, &connection.known, self.manner(asking));
         let asks_commands = connection.known.asks(requests);
         if asks_commands {
             shortcut::ask(&mut connection.out);
@@ -230,10 +262,10 @@ impl Redis {
             connection.known.learn(&answer);
         }
         loop {
-            let answers = (0..exchange.open()).map(|_| receive(connection)).collect::<Exchanged<Values>>()?;
+            let answers = (0..exchange.expected()).map(|_| receive(connection)).collect::<Exchanged<Values>>()?;
             exchange.take(answers, &mut connection.known).map_err(Failed::Unanswered)?;
             if exchange.open() == 0 {
-                return exchange.replies().map_err(Failed::Unanswered);
+                return self.replies(exchange).map_err(Failed::Unanswered);
             }
             connection.out.clear();
             exchange.write(&self.scripts, not_after, &mut connection.out);
@@ -242,7 +274,7 @@ impl Redis {
     }
 
     /// Sends `requests` on an idle connection that is good, else on a new one.
-    fn send_somewhere<'a>(&self, requests: &'a [Request], limit: Time) -> Departure<'a> {
+    fn send_somewhere<'a>(&self, requests: &'a [Request], limit: Time, asking: bool) -> Departure<'a> {
         loop {
             let now = clock::now();
             let idle = self.idle(now);
@@ -251,7 +283,7 @@ impl Redis {
                 Ok(connection) => (connection, if is_new { clock::now() } else { now }),
                 Err(error) => return Departure { at: now, sent: Err(Failed::Unsent(error)) },
             };
-            match self.send(&mut connection, requests, at, limit) {
+            match self.send(&mut connection, requests, at, limit, asking) {
                 Ok(sent) => return Departure { at, sent: Ok((connection, sent)) },
                 Err(failed) => {
                     // The others are no better: the server restarted, or the way to it is gone.
@@ -262,6 +294,23 @@ impl Redis {
                 }
             }
         }
+    }
+
+    /// Those to all that was asked, unless too few replicas have heard of what may have been granted, and they had to.
+    fn replies(&self, exchange: Exchange<&[Request]>) -> Result<Vec<Reply>> {
+        if let (Some(replicas), Some(heard)) = (self.config.replicas, exchange.heard()) {
+            replicas.check(heard)?;
+        }
+        exchange.replies()
+    }
+
+    fn manner(&self, asking: bool) -> Manner {
+        Manner { by_slot: !self.config.seeds.is_empty(), asking, copies: self.config.replicas.map(|replicas| replicas.copies) }
+    }
+
+    /// What [`Store::call`] does, where the server may have to be told that it will have the slot.
+    pub(super) fn call_as(&self, requests: &[Request], limit: Time, asking: bool) -> Answered {
+        self.arrive(self.send_somewhere(requests, limit, asking), None)
     }
 
     /// The answer to what was sent; by `deadline`, where that is not over yet.
@@ -277,10 +326,15 @@ impl Redis {
         }
         let result = self.receive(&mut connection, sent);
         match &result {
-            Ok(_) => self.keep(connection, at),
-            Err(_) => locked(&self.pool).clear(),
+            Ok(replies) if !self.is_elsewhere(replies) => self.keep(connection, at),
+            _ => locked(&self.pool).clear(),
         }
         self.answered(at, result)
+    }
+
+    /// Whether these replies say that another server is the master, which the sentinels know.
+    fn is_elsewhere(&self, replies: &[Reply]) -> bool {
+        self.config.sentinels.is_some() && was_demoted(replies)
     }
 
     fn learn_from(&self, answer: &Value) {
@@ -301,6 +355,11 @@ impl Redis {
 
     fn answered(&self, sent: Time, result: Exchanged) -> Answered {
         let outcome = match result {
+            Ok(replies) if self.is_elsewhere(&replies) => {
+                let message = "the server became a replica; the sentinels are asked for the new master";
+                let error = Error::new(Kind::Unavailable, "connect", message);
+                Outcome::NotSent(error.on_store(self.config.address.clone()))
+            }
             Ok(replies) => Outcome::Replies(replies),
             Err(Failed::Unsent(error)) => Outcome::NotSent(error.on_store(self.config.address.clone())),
             Err(Failed::Unanswered(error)) => Outcome::Unknown {
@@ -315,7 +374,7 @@ impl Redis {
     async fn line(&self, limit: Time) -> Result<SharedConnection> {
         let home = Home::current();
         let shared = self.shared(home.id());
-        if let Some(line) = shared.usable() {
+        if let Some(line) = shared.usable(&self.config) {
             return Ok(line);
         }
         // Apart: to dial takes kilobytes, which every request would have to carry.
@@ -325,12 +384,13 @@ impl Redis {
 
     async fn dial_line(&self, home: Home, shared: &Line) -> Result<SharedConnection> {
         let _dialling = shared.dialling.lock().await;
-        if let Some(line) = shared.usable() {
+        if let Some(line) = shared.usable(&self.config) {
             return Ok(line);
         }
+        let since = clock::now();
         let (line, welcome) = tasks::shared(&self.config, home).await?;
         if !self.closed.load(Ordering::Acquire) {
-            *locked(&shared.connection) = Some(line.clone());
+            *locked(&shared.connection) = Some((line.clone(), since));
         }
         self.meet(welcome);
         Ok(line)
@@ -346,7 +406,7 @@ impl Redis {
             return shared.clone();
         }
         // Runtimes come and go; those that went left nothing that is of use.
-        lines.retain(|_, shared| locked(&shared.connection).as_ref().is_none_or(SharedConnection::is_usable));
+        lines.retain(|_, shared| locked(&shared.connection).as_ref().is_none_or(|(line, _)| line.is_usable()));
         lines.entry(home).or_default().clone()
     }
 
@@ -358,7 +418,7 @@ impl Redis {
     }
 
     /// What `requests` are answered, asked in the present runtime.
-    async fn ask(&self, requests: &[Request], limit: Time) -> Answered {
+    pub(super) async fn ask(&self, requests: &[Request], limit: Time, asking: bool) -> Answered {
         let began = clock::now();
         let line = match self.line(limit).await {
             Ok(line) => line,
@@ -369,7 +429,10 @@ impl Redis {
         if patience.is_zero() {
             return self.answered(sent, Err(Failed::Unsent(self.unreached())));
         }
-        let result = self.ask_on(&line, requests, sent, sent.after(patience)).await;
+        let result = self.ask_on(&line, requests, (sent, sent.after(patience)), asking).await;
+        if result.as_ref().is_ok_and(|replies| self.is_elsewhere(replies)) {
+            line.retire();
+        }
         self.answered(sent, result.map_err(Failed::Unanswered))
     }
 
@@ -377,16 +440,16 @@ impl Redis {
         &self,
         line: &SharedConnection,
         requests: &[Request],
-        sent: Time,
-        deadline: Time,
+        (sent, deadline): (Time, Time),
+        asking: bool,
     ) -> Result<Vec<Reply>> {
         let not_after = self.not_after(sent);
         let asks_time = self.clock.is_old(sent);
         let (mut exchange, asks_commands) = {
             let mut known = locked(line.known());
-            (Exchange::new(requests, &known), known.asks(requests))
+            (Exchange::new(requests, &known, self.manner(asking)), known.asks(requests))
         };
-        let expected = exchange.open() + usize::from(asks_time) + usize::from(asks_commands);
+        let expected = exchange.expected() + usize::from(asks_time) + usize::from(asks_commands);
         let asked = line.ask(expected, deadline, |out| {
             if asks_time {
                 out.command(&["TIME"]);
@@ -406,10 +469,10 @@ impl Redis {
         loop {
             exchange.take(answers, &mut locked(line.known()))?;
             if exchange.open() == 0 {
-                return exchange.replies();
+                return self.replies(exchange);
             }
             let again = |out: &mut Vec<u8>| exchange.write(&self.scripts, not_after, out);
-            answers = line.ask(exchange.open(), deadline, again).await?.into_iter();
+            answers = line.ask(exchange.expected(), deadline, again).await?.into_iter();
         }
     }
 
@@ -420,7 +483,7 @@ impl Redis {
         let Ok(key) = key else { return true };
         let request = Request::new(&LISTENERS, key, [channel.into()]);
         let limit = clock::now().after(self.config.response_timeout);
-        !matches!(&self.ask(&[request], limit).await.outcome, Outcome::Replies(replies) if replies[..] == [Reply::Int(0)])
+        !matches!(&self.ask(&[request], limit, false).await.outcome, Outcome::Replies(replies) if replies[..] == [Reply::Int(0)])
     }
 }
 
@@ -446,11 +509,11 @@ impl Store for Redis {
     }
 
     fn call(&self, requests: &Requests, limit: Time) -> Answered {
-        self.arrive(self.send_somewhere(requests, limit), None)
+        self.call_as(requests, limit, false)
     }
 
     fn begin<'a>(&'a self, requests: &'a Requests, limit: Time) -> Begun<'a> {
-        let departure = self.send_somewhere(requests, limit);
+        let departure = self.send_somewhere(requests, limit, false);
         let deadline = departure.at.after(self.config.response_timeout).min(limit);
         Box::new(move || self.arrive(departure, Some(deadline)))
     }
@@ -460,7 +523,7 @@ impl Store for Redis {
     }
 
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
-        Box::pin(self.ask(requests, limit))
+        Box::pin(self.ask(requests, limit, false))
     }
 
     fn void_after(&self, given_up: Time, _: Time) -> Time {
@@ -469,6 +532,10 @@ impl Store for Redis {
 
     fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
         let subscription = match topic {
+            // What is handed over is told before any replica has heard of it.
+            Topic::Inbox(_) if self.config.replicas.is_some_and(Replicas::must_have_heard) => {
+                return Subscription::of(Inbox::Unavailable);
+            }
             Topic::Inbox(inbox) => {
                 let name = &layouts::native_scripts::channel(inbox).into();
                 self.topics.hear(Channel { name, own: true, overheard: false }, None)

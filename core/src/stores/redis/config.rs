@@ -3,24 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_resp::place::{Endpoint, Place};
+pub(super) use lockwright_resp::place::Endpoint;
+use lockwright_resp::place::{PORT, Place, database};
+use url::Url;
 
-use super::client::Redis;
+use super::greeting::Greeting;
+use super::replicas::Replicas;
+use super::sentinels::Sentinels;
 use crate::error::Result;
-use crate::stores::Store;
-use crate::stores::address::without_tls;
+use crate::options::Credentials;
+use crate::stores::address::{decode, host, invalid, listed, without_tls};
 use crate::stores::login::Login;
 use crate::stores::tls::{self, Tls};
 use crate::uri::Uri;
 
-/// The store of `redis://`, `rediss://` or `redis+unix://`. Sends nothing.
-pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
-    Ok(Arc::new(Redis::new(Config::read(uri)?)))
-}
+/// Where a sentinel listens whose port is not said.
+const SENTINEL_PORT: u16 = 26379;
 
 /// Everything that is known of a server before it is dialled.
+#[derive(Clone)]
 pub(super) struct Config {
-    pub(super) place: Place,
+    pub(super) endpoint: Endpoint,
+    pub(super) db: u32,
     pub(super) tls: Option<Tls>,
     pub(super) prefix: String,
     pub(super) connect_timeout: Duration,
@@ -28,6 +32,14 @@ pub(super) struct Config {
     /// As it may be shown.
     pub(super) address: Arc<str>,
     pub(super) login: Login,
+    /// Who is asked where the server is; the endpoint is then that of one of them.
+    pub(super) sentinels: Option<Arc<Sentinels>>,
+    /// Whether the server has to be a master: a sentinel said that it is.
+    pub(super) is_named: bool,
+    /// The nodes of a cluster to begin with; of none, where the server is no part of one.
+    pub(super) seeds: Vec<Endpoint>,
+    /// Who must have heard of a grant.
+    pub(super) replicas: Option<Replicas>,
 }
 
 impl Config {
@@ -36,23 +48,103 @@ impl Config {
     /// # Errors
     /// `invalid_config` for a database that is no number, an option that does not fit, or a file that cannot be read.
     pub(super) fn read(uri: &mut Uri) -> Result<Self> {
+        let replicas = Replicas::read(uri)?;
+        let config = match uri.scheme().split_once('+') {
+            Some((_, "sentinel")) => Self::read_sentinels(uri),
+            Some((_, "cluster")) => Self::read_cluster(uri),
+            _ => Self::read_server(uri),
+        }?;
+        Ok(Config { replicas, ..config })
+    }
+
+    fn read_server(uri: &mut Uri) -> Result<Self> {
         let place = Place::read(uri)?;
-        let (url, options) = (uri.url(), &uri.connect);
-        let tls = match &place.endpoint {
-            Endpoint::Tcp { host, .. } if place.is_secure => {
+        let address = place.shown(uri.scheme()).into();
+        Self::of(uri, "rediss://", place.endpoint, place.db, address)
+    }
+
+    /// Reads `redis+sentinel://user:password@host,host/master/db`.
+    fn read_sentinels(uri: &mut Uri) -> Result<Self> {
+        let option = uri.take_rest("db");
+        let login = Login::written(
+            uri.take_rest("sentinel_user").unwrap_or_default(),
+            uri.take_rest("sentinel_password").unwrap_or_default(),
+        );
+        let more = uri.take_more_hosts();
+        let url = uri.url();
+        let (scheme, path) = (url.scheme(), url.path().trim_matches('/'));
+        let (master, place) = path.split_once('/').unwrap_or((path, ""));
+        let (master, db) = (decode("the master's name", master)?, database(place, option.as_deref())?);
+        if master.is_empty() {
+            let written = format!("{scheme}://host1,host2,host3/mymaster");
+            return Err(invalid(format!(
+                "the name of the master is missing behind the sentinels' hosts; write {written}"
+            )));
+        }
+        let (endpoints, hosts) = endpoints(url, &more, SENTINEL_PORT)?;
+        let address: Arc<str> = format!("{scheme}://{hosts}/{master}/{db}").into();
+        let server = Self::of(uri, "rediss+sentinel://", endpoints[0].clone(), db, address)?;
+        let each = endpoints
+            .into_iter()
+            .map(|endpoint| Ok(Config { db: 0, login: login.clone(), ..server.clone() }.at(endpoint)?));
+        let sentinels = Sentinels::new(master, each.collect::<Result<_>>()?);
+        Ok(Config { sentinels: Some(Arc::new(sentinels)), ..server })
+    }
+
+    /// Reads `redis+cluster://user:password@host,host`.
+    fn read_cluster(uri: &mut Uri) -> Result<Self> {
+        let option = uri.take_rest("db");
+        let more = uri.take_more_hosts();
+        let url = uri.url();
+        if database(url.path().trim_matches('/'), option.as_deref())? != 0 {
+            return Err(invalid("a cluster has no databases but 0; leave the number out"));
+        }
+        let (seeds, hosts) = endpoints(url, &more, PORT)?;
+        let address = format!("{}://{hosts}", url.scheme()).into();
+        let config = Self::of(uri, "rediss+cluster://", seeds[0].clone(), 0, address)?;
+        Ok(Config { seeds, ..config })
+    }
+
+    /// With what every address may say; `secure` is the scheme of those with TLS.
+    fn of(uri: &Uri, secure: &str, endpoint: Endpoint, db: u32, address: Arc<str>) -> Result<Self> {
+        let options = &uri.connect;
+        let tls = match &endpoint {
+            Endpoint::Tcp { host, .. } if uri.scheme().starts_with("rediss") => {
                 Some(Tls { config: tls::config(options)?, name: tls::name(host)? })
             }
-            _ => without_tls("rediss://", options).map(|()| None)?,
+            _ => without_tls(secure, options).map(|()| None)?,
         };
         Ok(Config {
             tls,
-            address: place.shown(url.scheme()).into(),
-            place,
+            address,
+            endpoint,
+            db,
             prefix: options.prefix.clone(),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
-            login: Login::of(url, options)?,
+            login: Login::of(uri.url(), options)?,
+            sentinels: None,
+            is_named: false,
+            seeds: Vec::new(),
+            replicas: None,
         })
+    }
+
+    /// The first words to this server.
+    pub(super) fn greeting(&self, credentials: Credentials) -> Greeting {
+        Greeting::new(self.db, self.is_named, credentials)
+    }
+
+    /// The same for the server at `endpoint`.
+    ///
+    /// # Errors
+    /// `invalid_config` for a host that no certificate can be for.
+    pub(super) fn at(self, endpoint: Endpoint) -> Result<Self> {
+        let tls = match (self.tls, &endpoint) {
+            (Some(tls), Endpoint::Tcp { host, .. }) => Some(Tls { name: tls::name(host)?, ..tls }),
+            (tls, _) => tls,
+        };
+        Ok(Config { tls, endpoint, sentinels: None, ..self })
     }
 }
 
@@ -60,6 +152,16 @@ impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.address)
     }
+}
+
+/// Those of all the hosts of an address, and as they may be shown.
+fn endpoints(url: &Url, more: &[String], port: u16) -> Result<(Vec<Endpoint>, String)> {
+    let others = more.iter().map(|host| listed(url.scheme(), host)).collect::<Result<Vec<_>>>()?;
+    let each = std::iter::once(url).chain(&others);
+    let each = each.map(|url| Ok(Endpoint::Tcp { host: host(url)?, port: url.port().unwrap_or(port) }));
+    let endpoints = each.collect::<Result<Vec<_>>>()?;
+    let shown: Vec<_> = endpoints.iter().map(Endpoint::shown).collect();
+    Ok((endpoints, shown.join(",")))
 }
 
 #[cfg(test)]
@@ -84,7 +186,24 @@ mod tests {
             ("redis+unix:///a%20b/c?db=2", Endpoint::Unix("/a b/c".into()), 2, "redis+unix:///a b/c?db=2"),
         ] {
             let config = read(text).unwrap();
-            assert_eq!((&config.place.endpoint, config.place.db, &*config.address), (&endpoint, db, address), "{text}");
+            assert_eq!((&config.endpoint, config.db, &*config.address), (&endpoint, db, address), "{text}");
+        }
+    }
+
+    #[test]
+    fn sentinels_are_a_list_of_hosts_before_the_master_s_name() {
+        for (text, address) in [
+            ("redis+sentinel://h/mymaster", "redis+sentinel://h:26379/mymaster/0"),
+            (
+                "redis+sentinel://u:p@a:1,b,[::1]:3/m%20m/4?sentinel_password=q",
+                "redis+sentinel://a:1,b:26379,[::1]:3/m m/4",
+            ),
+            ("redis+sentinel://a,b/m?db=4", "redis+sentinel://a:26379,b:26379/m/4"),
+            ("rediss+sentinel://a,b/m", "rediss+sentinel://a:26379,b:26379/m/0"),
+        ] {
+            let config = read(text).unwrap();
+            assert_eq!(&*config.address, address, "{text}");
+            assert_eq!(config.tls.is_some(), text.starts_with("rediss"), "{text}");
         }
     }
 
@@ -102,6 +221,13 @@ mod tests {
             "rediss://h?ca=/does/not/exist",
             "rediss://h?cert=/x",
             "redis://%ff@h",
+            "redis+sentinel://h",
+            "redis+cluster://h,i/3",
+            "redis+cluster://h,i?db=1",
+            "redis+sentinel://h,/m",
+            "redis+sentinel://h/m/x",
+            "redis+sentinel://h/m/1?db=2",
+            "redis+sentinel://h/m?ca=/x",
         ] {
             assert_eq!(read(text).unwrap_err().kind(), Kind::InvalidConfig, "{text}");
         }

@@ -89,7 +89,7 @@ pub fn redis_greeting(data: &[u8]) {
     static GREETING: LazyLock<Greeting> = LazyLock::new(|| {
         let uri = Uri::parse(&format!("redis://user:{SECRET}@host/7"), ConnectOptions::default());
         let config = uri.and_then(|mut uri| Config::read(&mut uri));
-        let greeting = config.and_then(|config| Ok(Greeting::new(config.place.db, config.login.credentials()?)));
+        let greeting = config.and_then(|config| Ok(config.greeting(config.login.credentials()?)));
         greeting.unwrap_or_else(|error| panic!("{error}"))
     });
     let mut answers = values(data);

@@ -139,6 +139,7 @@ impl Listener<'_> {
                 return End::Away;
             }
         };
+        let run = welcome.run.clone();
         self.store.meet(welcome);
         self.store.topics.connected();
         let (mut bytes, mut frames) = (Vec::with_capacity(4096), Frames::default());
@@ -153,6 +154,9 @@ impl Listener<'_> {
             }
             if self.store.topics.is_empty() {
                 return End::Idle;
+            }
+            if self.store.has_left(run.as_deref()) {
+                return self.lost();
             }
             // Nothing may be heard for long, or an answer is due.
             let silent_at = if self.said.is_empty() { self.since + QUIET } else { self.since + PATIENCE };

@@ -1,16 +1,31 @@
 #![doc = include_str!("docs.md")]
 
 mod client;
+mod cluster;
 mod config;
+mod ears;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod inbox;
+mod redirects;
+mod replicas;
+mod sentinels;
 mod shared_connection;
 mod socket;
 mod tasks;
 mod topics;
 
-use lockwright_machines::stores::redis::layouts;
-use lockwright_resp::{exchange, greeting, input, parse, shortcut, wire};
+use std::sync::Arc;
 
-pub(crate) use config::open;
+use lockwright_machines::stores::redis::layouts;
+use lockwright_resp::{exchange, greeting, input, parse, shortcut, slots, wire};
+
+use crate::error::Result;
+use crate::stores::Store;
+use crate::uri::Uri;
+
+/// The store of `redis://`, `rediss://`, `redis+unix://`, and of both with `+sentinel` or `+cluster`. Sends nothing.
+pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
+    let config = config::Config::read(uri)?;
+    Ok(if config.seeds.is_empty() { Arc::new(client::Redis::new(config)) } else { cluster::Cluster::open(config) })
+}

@@ -112,6 +112,11 @@ impl SharedConnection {
         &self.line.known
     }
 
+    /// Has nobody ask any more; what was asked is answered.
+    pub(super) fn retire(&self) {
+        locked(&self.line.state).retired = true;
+    }
+
     pub(super) fn is_usable(&self) -> bool {
         let state = locked(&self.line.state);
         !state.retired && state.end.is_none()

@@ -17,7 +17,7 @@ use super::input::Input;
 use super::shortcut::ShortcutProbe;
 use super::wire::lost;
 use crate::error::{Error, Kind, Result};
-use crate::platform::{clock, socket};
+use crate::platform::{clock, runtime, socket};
 use crate::stores::reach::{self, unknown_host};
 use crate::stores::tls::Tls;
 use crate::time::Time;
@@ -30,6 +30,8 @@ pub(super) struct Connection {
     pub(super) out: Vec<u8>,
     /// When it was last used.
     pub(super) used: Time,
+    /// When it was dialled.
+    pub(super) since: Time,
     pub(super) known: ShortcutProbe,
 }
 
@@ -48,12 +50,25 @@ impl Connection {
     /// Why it cannot be had; nothing that was asked of the server can run later.
     pub(super) fn dial(config: &Config, limit: Time) -> Result<(Self, Welcome)> {
         let limit = limit.min(clock::now().after(config.connect_timeout));
+        let Some(sentinels) = &config.sentinels else { return Self::dial_server(config, limit) };
+        let mut search = sentinels.search(config);
+        while let Some(named) = runtime::block_on(search.next())? {
+            match Self::dial_server(&named, limit) {
+                Ok((connection, welcome)) if search.is_good(&named, &welcome) => return Ok((connection, welcome)),
+                Ok(_) => {}
+                Err(error) => search.failed(error),
+            }
+        }
+        Err(search.error())
+    }
+
+    fn dial_server(config: &Config, limit: Time) -> Result<(Self, Welcome)> {
         let credentials = config.login.credentials()?;
         let stream = connect(config, limit).map_err(|error| unreachable(config, error))?;
         let (out, used) = (Vec::new(), clock::now());
         let known = ShortcutProbe::default();
-        let mut connection = Connection { stream, input: Input::default(), out, used, known };
-        let greeting = Greeting::new(config.place.db, credentials);
+        let mut connection = Connection { stream, input: Input::default(), out, used, since: used, known };
+        let greeting = config.greeting(credentials);
         connection.out.extend_from_slice(&greeting.bytes);
         connection.expect(limit, limit.since(clock::now()));
         let sent = connection.send();

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockwright_resp::place::Endpoint;
+use redis::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::config::Config;
@@ -38,16 +40,37 @@ async fn dial_for(config: &Arc<Config>, home: &Home) -> Result<(Pipe, Welcome)> 
 /// # Errors
 /// Why it cannot be had.
 pub(super) async fn dial(config: &Config) -> Result<(Pipe, Welcome)> {
-    match tokio::time::timeout(config.connect_timeout, dial_at_leisure(config)).await {
-        Ok(dialled) => dialled,
+    let Some(sentinels) = &config.sentinels else { return dial_server(config).await };
+    let mut search = sentinels.search(config);
+    while let Some(named) = search.next().await {
+        match dial_server(&named).await {
+            Ok((pipe, welcome)) if search.is_good(&named, &welcome) => return Ok((pipe, welcome)),
+            Ok(_) => {}
+            Err(error) => search.failed(error),
+        }
+    }
+    Err(search.error())
+}
+
+async fn dial_server(config: &Config) -> Result<(Pipe, Welcome)> {
+    let greeting = config.greeting(config.login.credentials_aside().await?);
+    let (pipe, answers) = introduce(config, &greeting, config.connect_timeout).await?;
+    Ok((pipe, greeting.read(&answers)?))
+}
+
+/// Dials, and has `greeting` answered, for `limit` at most.
+///
+/// # Errors
+/// Why there are no answers.
+pub(super) async fn introduce(config: &Config, greeting: &Greeting, limit: Duration) -> Result<(Pipe, Vec<Value>)> {
+    match tokio::time::timeout(limit, introduce_at_leisure(config, greeting)).await {
+        Ok(answered) => answered,
         Err(_) => Err(unreachable(config, io::ErrorKind::TimedOut.into())),
     }
 }
 
-async fn dial_at_leisure(config: &Config) -> Result<(Pipe, Welcome)> {
-    let credentials = config.login.credentials_aside().await?;
+async fn introduce_at_leisure(config: &Config, greeting: &Greeting) -> Result<(Pipe, Vec<Value>)> {
     let mut pipe = connect(config).await.map_err(|error| unreachable(config, error))?;
-    let greeting = Greeting::new(config.place.db, credentials);
     let (mut input, mut answers) = (Input::default(), Vec::with_capacity(greeting.answers()));
     let mut ended = pipe.write_all(&greeting.bytes).await.err();
     while answers.len() < greeting.answers() && ended.is_none() {
@@ -68,11 +91,10 @@ async fn dial_at_leisure(config: &Config) -> Result<(Pipe, Welcome)> {
         (None, Some(error)) if answers.is_empty() => return Err(unreachable(config, error)),
         _ => {}
     }
-    let welcome = greeting.read(&answers)?;
     if !input.is_empty() {
         return Err(lost(io::ErrorKind::InvalidData.into()));
     }
-    Ok((pipe, welcome))
+    Ok((pipe, answers))
 }
 
 async fn connect(config: &Config) -> io::Result<Pipe> {

@@ -37,6 +37,7 @@ pub fn by_digest() -> impl Iterator<Item = &'static Call> {
     let all: [&'static Calls; 4] = [&native_scripts::CALLS, &redisson::CALLS, &redisson_fenced::CALLS, &spring::CALLS];
     let own = native_scripts::OWN
         .by_digest()
+        .chain(native_scripts::ON_CLUSTER.by_digest())
         .chain(shared_scripts::CALLS.by_digest())
         .chain(latch_scripts::CALLS.by_digest())
         .chain(barrier_scripts::CALLS.by_digest())
@@ -47,6 +48,11 @@ pub fn by_digest() -> impl Iterator<Item = &'static Call> {
 
 /// The joined layouts that are told by a table.
 const FAMILIES: [&Family; 4] = [&string::FAMILY, &python_redis_lock::FAMILY, &getset::FAMILY, &symfony::FAMILY];
+
+/// Those whose locks may lie in a cluster: all that a request touches is in one slot.
+pub fn of_cluster(prefix: &str) -> Vec<Arc<dyn Layout>> {
+    vec![Arc::new(native_scripts::on_cluster(prefix))]
+}
 
 /// Every layout, in each of its formats, for locks whose names get `prefix` put before them; the default one first.
 pub fn all(prefix: &str) -> Vec<Arc<dyn Layout>> {

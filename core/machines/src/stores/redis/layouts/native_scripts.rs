@@ -92,6 +92,18 @@ pub static OWN: OwnCalls = OwnCalls {
     }),
 };
 
+/// The same in a cluster, where several locks are in several slots and no script can try them together.
+pub static ON_CLUSTER: OwnCalls = OwnCalls {
+    pass: Call { name: "pass", body: script!("read" "check" "time" "record" "line" "queue" "pass"), batch: false },
+    raise: None,
+    together: None,
+};
+
+/// The layout for locks in a cluster, whose names get `prefix` put before them.
+pub fn on_cluster(prefix: impl Into<String>) -> NativeLayout {
+    NativeLayout { own: &ON_CLUSTER, ..layout(prefix) }
+}
+
 /// The layout for locks whose names get `prefix` put before them.
 pub fn layout(prefix: impl Into<String>) -> NativeLayout {
     let (own, shared, latch, barrier) =

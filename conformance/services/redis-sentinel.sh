@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# redis-sentinel.sh start|stop|restart|uri: a master, two replicas and three sentinels, with passwords for both kinds.
+# redis-sentinel.sh server N kill|down|up|stop|cont: what befalls one of the servers: kill -9 (and it is started again), the same for
+#   good, started again, SIGSTOP, SIGCONT.
+# redis-sentinel.sh master: the number of the server that the sentinels name.
+# redis-sentinel.sh ask N COMMAND...: asks one of the servers.
+. "$(dirname "$0")/lib/redis.sh"
+
+NAME=redis-sentinel PORT_ENV=LOCKWRIGHT_REDIS_SENTINEL_PORT PORT_FIRST=7440
+COMMAND=(bash run.sh)
+SERVERS=(1 2 3)
+
+packages() {
+  need_command redis-server redis-server
+  need_command redis-sentinel redis-sentinel
+  need_command redis-cli redis-tools
+  need_command setpriv util-linux
+}
+
+server_port() { echo $((PORT + $1 - 1)); }
+sentinel_port() { echo $((PORT + 2 + $1)); }
+secret() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
+
+configure() {
+  local number
+  secret >password
+  secret >sentinel-password
+  for number in "${SERVERS[@]}"; do
+    mkdir "data-$number"
+    cat >"server-$number.conf" <<END
+bind 127.0.0.1
+port $(server_port "$number")
+dir data-$number
+save ""
+appendonly yes
+appendfsync always
+repl-diskless-sync yes
+repl-diskless-sync-delay 0
+requirepass $(<password)
+masterauth $(<password)
+END
+    ((number == 1)) || echo "replicaof 127.0.0.1 $(server_port 1)" >>"server-$number.conf"
+    cat >"sentinel-$number.conf" <<END
+bind 127.0.0.1
+port $(sentinel_port "$number")
+requirepass $(<sentinel-password)
+sentinel monitor mymaster 127.0.0.1 $(server_port 1) 2
+sentinel auth-pass mymaster $(<password)
+sentinel sentinel-pass $(<sentinel-password)
+sentinel down-after-milliseconds mymaster 1000
+sentinel failover-timeout mymaster 3000
+END
+  done
+  # Nobody outlives whoever started it, so that all end with the process that this service is.
+  cat >run.sh <<'END'
+alive() {
+  while :; do
+    while [[ -e $1.down ]]; do sleep 0.05; done
+    setpriv --pdeathsig KILL "redis-${1%-*}" "$1.conf" >>"log-$1" 2>&1 &
+    echo $! >"$1.pid"
+    wait $! || sleep 0.05
+  done
+}
+if [[ $# == 1 ]]; then
+  alive "$1"
+else
+  for one in {server,sentinel}-{1,2,3}; do setpriv --pdeathsig KILL bash run.sh "$one" & done
+  wait
+fi
+END
+}
+
+# ask_server NUMBER COMMAND...
+ask_server() {
+  local number=$1
+  shift
+  REDISCLI_AUTH=$(<password) timeout 2 redis-cli -p "$(server_port "$number")" "$@"
+}
+
+ask_sentinel() {
+  local number=$1
+  shift
+  REDISCLI_AUTH=$(<sentinel-password) timeout 2 redis-cli -p "$(sentinel_port "$number")" sentinel "$@"
+}
+
+# As most sentinels say.
+master() {
+  local number
+  for number in "${SERVERS[@]}"; do ask_sentinel "$number" get-master-addr-by-name mymaster 2>/dev/null | sed -n 2p; done |
+    sort | uniq -c | sort -rn | awk -v first="$PORT" '$1 > 1 { print $2 - first + 1; exit }'
+}
+
+ask() { ask_server "$(master)" "$@"; }
+
+# Everybody knows everybody, and both replicas have what the master has.
+answers() {
+  local number
+  for number in "${SERVERS[@]}"; do
+    [[ $(ask_sentinel "$number" ckquorum mymaster 2>/dev/null) == "OK 3 usable"* ]] || return
+  done
+  (($(ask info replication 2>/dev/null | grep -c 'state=online') == 2))
+}
+
+server() {
+  local number=$1 pid
+  pid=$(<"server-$number.pid")
+  case $2 in
+    kill) kill -KILL "$pid" ;;
+    down) touch "server-$number.down" && kill -KILL "$pid" ;;
+    up) rm -f "server-$number.down" ;;
+    stop) kill -STOP "$pid" ;;
+    cont) kill -CONT "$pid" ;;
+    *) die "say kill, down, up, stop or cont" ;;
+  esac
+}
+
+uri() {
+  local number hosts=
+  for number in "${SERVERS[@]}"; do hosts+="${hosts:+,}127.0.0.1:$(sentinel_port "$number")"; done
+  echo "redis+sentinel://:$(<password)@$hosts/mymaster?sentinel_password=$(<sentinel-password)"
+}
+
+case ${1:-} in
+  server | master | ask)
+    FOLDER=${LOCKWRIGHT_RUN_DIR:-$ROOT/conformance/.run}/$NAME
+    running || die "$NAME is not running"
+    cd "$FOLDER"
+    PORT=$(<port)
+    if [[ $1 == ask ]]; then
+      shift
+      ask_server "$@"
+    else
+      "$@"
+    fi
+    ;;
+  *) service "$@" ;;
+esac

@@ -1,0 +1,384 @@
+//! A Redis Cluster: each lock lies with the node that has its slot, and each node is a [server](super::client) of its own.
+//!
+//! Which node has which slot is asked of any of them (`CLUSTER SLOTS`), at first use, when one does not answer, and while
+//! somebody waits; nodes that are asked for what they do not have say where it is.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use super::client::Redis;
+use super::config::{Config, Endpoint};
+use super::ears::Ears;
+use super::greeting::Greeting;
+use super::redirects::{Open, Part};
+use super::slots::{self, SLOTS};
+use super::tasks;
+use crate::error::{Error, Kind, Result};
+use crate::platform::mutex::locked;
+use crate::platform::{clock, runtime};
+use crate::protocol::{Layout, Reply, Requests};
+use crate::session::{Inbox, margin};
+use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic, Work, not_sent};
+use crate::time::Time;
+
+/// The map of slots is asked for no more often.
+const SELDOM: Duration = Duration::from_millis(100);
+/// How often it is asked for while somebody listens.
+const LOOK: Duration = Duration::from_secs(5);
+/// How long to wait before a request is repeated that says so.
+const PAUSE: Duration = Duration::from_millis(10);
+/// This part of the time for a new connection is one node's, which is asked for the map.
+const SHARE: u32 = 4;
+
+/// See the [module](self).
+pub(crate) struct Cluster {
+    me: Weak<Cluster>,
+    config: Config,
+    layouts: Vec<Arc<dyn Layout>>,
+    map: Mutex<Map>,
+    refreshing: tokio::sync::Mutex<()>,
+    /// Whom to ask first for the map.
+    first: AtomicUsize,
+    ears: Mutex<Option<Arc<Ears>>>,
+    listening: AtomicBool,
+    /// The map changed.
+    changed: tokio::sync::Notify,
+    closing: Closing,
+}
+
+/// Who has which slot.
+#[derive(Default)]
+struct Map {
+    /// The nodes that have slots, and those that were heard of since.
+    nodes: HashMap<Endpoint, Arc<Redis>>,
+    masters: Vec<Endpoint>,
+    /// The number of its master, for each slot; empty while nothing is known.
+    owners: Vec<Option<u16>>,
+    asked: Option<Time>,
+}
+
+impl Map {
+    fn owner(&self, slot: u16) -> Option<Endpoint> {
+        let number = (*self.owners.get(usize::from(slot))?)?;
+        self.masters.get(usize::from(number)).cloned()
+    }
+
+    fn number(&mut self, node: &Endpoint) -> u16 {
+        let known = self.masters.iter().position(|master| master == node);
+        let number = known.unwrap_or_else(|| {
+            self.masters.push(node.clone());
+            self.masters.len() - 1
+        });
+        u16::try_from(number).unwrap_or(u16::MAX)
+    }
+
+    fn set(&mut self, slot: u16, node: &Endpoint) {
+        let number = self.number(node);
+        if let Some(owner) = self.owners.get_mut(usize::from(slot)) {
+            *owner = Some(number);
+        }
+    }
+}
+
+impl Cluster {
+    pub(super) fn open(config: Config) -> Arc<Self> {
+        Arc::new_cyclic(|me| Cluster {
+            me: me.clone(),
+            layouts: super::layouts::of_cluster(&config.prefix),
+            config,
+            map: Mutex::default(),
+            refreshing: tokio::sync::Mutex::default(),
+            first: AtomicUsize::new(0),
+            ears: Mutex::default(),
+            listening: AtomicBool::new(false),
+            changed: tokio::sync::Notify::new(),
+            closing: Closing::default(),
+        })
+    }
+
+    pub(super) fn ears(&self) -> Option<Arc<Ears>> {
+        locked(&self.ears).clone()
+    }
+
+    /// Whether `node` has the lock that is kept under `key`.
+    pub(super) fn has(&self, node: &Endpoint, key: &str) -> bool {
+        locked(&self.map).owner(slots::of(key)).as_ref() == Some(node)
+    }
+
+    fn node(&self, node: &Endpoint) -> Result<Arc<Redis>> {
+        if let Some(known) = locked(&self.map).nodes.get(node) {
+            return Ok(known.clone());
+        }
+        // Reads no file, and asks nobody.
+        let config = self.config.clone().at(node.clone())?;
+        Ok(locked(&self.map).nodes.entry(node.clone()).or_insert_with(|| Arc::new(Redis::new(config))).clone())
+    }
+
+    /// The map is there; asked for where there is none.
+    async fn mapped(&self) -> Result<()> {
+        if locked(&self.map).owners.is_empty() { self.refresh().await } else { Ok(()) }
+    }
+
+    /// Asks for the map, unless somebody just did.
+    async fn refresh(&self) -> Result<()> {
+        let _refreshing = self.refreshing.lock().await;
+        let (known, is_fresh, is_there) = {
+            let map = locked(&self.map);
+            let is_fresh = map.asked.is_some_and(|asked| clock::now().since(asked) < SELDOM);
+            (map.masters.clone(), is_fresh, !map.owners.is_empty())
+        };
+        if is_fresh && is_there {
+            return Ok(());
+        }
+        let all: Vec<_> = known.iter().chain(self.config.seeds.iter().filter(|seed| !known.contains(*seed))).collect();
+        let (first, mut error) = (self.first.fetch_add(1, Ordering::Relaxed), None);
+        for at in 0..all.len() {
+            match self.ask_for_map(all[(first + at) % all.len()]).await {
+                Ok(ranges) => return self.learn_map(&ranges),
+                Err(failed) => error = Some(failed),
+            }
+        }
+        locked(&self.map).asked = Some(clock::now());
+        Err(error
+            .unwrap_or_else(|| Error::new(Kind::Internal, "connect", "a cluster has no nodes; please report this")))
+    }
+
+    async fn ask_for_map(&self, node: &Endpoint) -> Result<Vec<(u16, u16, Endpoint)>> {
+        let config = self.config.clone().at(node.clone())?;
+        let greeting = Greeting::question(config.login.credentials_aside().await?, &["CLUSTER", "SLOTS"]);
+        let (_, answers) = tasks::introduce(&config, &greeting, config.connect_timeout / SHARE).await?;
+        let answer = greeting.answer(&answers)?;
+        let ranges = slots::read(&answer, node).filter(|ranges| !ranges.is_empty());
+        ranges.ok_or_else(|| {
+            let message = format!("{} has no slots of a cluster; give the address of one of its masters", node.shown());
+            Error::new(Kind::Unavailable, "connect", message)
+        })
+    }
+
+    fn learn_map(&self, ranges: &[(u16, u16, Endpoint)]) -> Result<()> {
+        let mut new = Map { owners: vec![None; SLOTS], asked: Some(clock::now()), ..Map::default() };
+        for (first, last, node) in ranges {
+            (*first..=*last).for_each(|slot| new.set(slot, node));
+        }
+        for node in new.masters.clone() {
+            let server = self.node(&node)?;
+            new.nodes.insert(node, server);
+        }
+        let old = std::mem::replace(&mut *locked(&self.map), new);
+        let (masters, nodes) = {
+            let map = locked(&self.map);
+            (map.masters.clone(), map.nodes.clone())
+        };
+        // Whoever was promoted may not have heard of everything.
+        let is_other = !old.masters.is_empty() && masters.iter().any(|master| !old.masters.contains(master));
+        for (_, gone) in old.nodes.iter().filter(|(node, _)| !nodes.contains_key(*node)) {
+            gone.close();
+        }
+        if masters != old.masters {
+            self.changed.notify_one();
+        }
+        if is_other && let Some(sink) = self.ears().and_then(|ears| ears.sink()) {
+            sink.restarted();
+        }
+        Ok(())
+    }
+
+    /// Learns what came of a round of `open`.
+    fn heed(&self, open: &mut Open) {
+        let moved = std::mem::take(&mut open.moved);
+        let is_old = !moved.is_empty();
+        for (slot, node) in moved {
+            locked(&self.map).set(slot, &node);
+        }
+        if (is_old || open.in_trouble)
+            && let (Some(me), Ok(background)) = (self.me.upgrade(), runtime::handle())
+        {
+            drop(background.spawn(async move {
+                if let Err(error) = me.refresh().await {
+                    tracing::debug!(target: "lockwright::store", %error, "no node says who has which slot");
+                }
+            }));
+        }
+    }
+
+    fn parts(&self, open: &mut Open, requests: &Requests) -> Vec<Part> {
+        let map = locked(&self.map);
+        open.parts(requests, |slot| map.owner(slot))
+    }
+
+    /// What each node is answered, asked all at once.
+    async fn round(&self, parts: Vec<Part>, limit: Time) -> Vec<(Part, Answered)> {
+        let nodes: Vec<_> = parts.iter().map(|part| self.node(&part.node)).collect();
+        let mut calls: Vec<BoxFuture<'_, Answered>> = Vec::with_capacity(parts.len());
+        for (part, node) in parts.iter().zip(&nodes) {
+            calls.push(match node {
+                Ok(node) => Box::pin(node.ask(&part.requests, limit, part.asking)),
+                Err(error) => Box::pin(std::future::ready(not_sent(error.clone()))),
+            });
+        }
+        let mut answers: Vec<Option<Answered>> = parts.iter().map(|_| None).collect();
+        poll_fn(|context| {
+            for (call, answer) in calls.iter_mut().zip(&mut answers).filter(|(_, answer)| answer.is_none()) {
+                if let Poll::Ready(answered) = call.as_mut().poll(context) {
+                    *answer = Some(answered);
+                }
+            }
+            if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        drop(calls);
+        parts.into_iter().zip(answers.into_iter().flatten()).collect()
+    }
+
+    async fn ask(&self, requests: &Requests, limit: Time) -> Answered {
+        let began = clock::now();
+        if requests.iter().any(|request| request.call.name == "list") {
+            return Answered { sent: began, outcome: Outcome::Replies(vec![unlisted(); requests.len()]) };
+        }
+        let mapped = match timeout(limit.since(began), self.mapped()).await {
+            Ok(mapped) => mapped,
+            Err(_) => Err(Error::new(Kind::Unavailable, "connect", "no node of the cluster answers in time")),
+        };
+        if let Err(error) = mapped {
+            return self.told(Answered { sent: began, outcome: Outcome::NotSent(error) });
+        }
+        let mut open = Open::new(requests);
+        loop {
+            let parts = self.parts(&mut open, requests);
+            for (part, answered) in self.round(parts, limit).await {
+                open.take(part, answered);
+            }
+            self.heed(&mut open);
+            if open.is_over() {
+                break;
+            }
+            if clock::now() >= limit {
+                open.give_up_all();
+                break;
+            }
+            if open.pauses {
+                sleep(PAUSE).await;
+            }
+        }
+        self.told(open.answered(began))
+    }
+
+    fn told(&self, Answered { sent, outcome }: Answered) -> Answered {
+        let here = |error: Error| error.on_store(self.config.address.clone());
+        let outcome = match outcome {
+            Outcome::NotSent(error) => Outcome::NotSent(here(error)),
+            Outcome::Unknown { error, void_after } => Outcome::Unknown { error: here(error), void_after },
+            other => other,
+        };
+        Answered { sent, outcome }
+    }
+
+    /// The node that has the only request there is, as far as is known.
+    fn only_owner(&self, requests: &Requests) -> Option<Arc<Redis>> {
+        let [request] = requests.as_slice() else { return None };
+        let map = locked(&self.map);
+        map.nodes.get(&map.owner(slots::of(&request.key))?).cloned()
+    }
+
+    /// Keeps the inbox subscribed at every master.
+    async fn keep(self: Arc<Self>, ears: Arc<Ears>) {
+        while ears.sink().is_some() {
+            if let Err(error) = self.refresh().await {
+                tracing::debug!(target: "lockwright::inbox", %error, "no node says who has which slot");
+            }
+            let masters = {
+                let map = locked(&self.map);
+                let is_master = |(node, _): &(&Endpoint, _)| map.masters.contains(node);
+                map.nodes.iter().filter(is_master).map(|(node, server)| (node.clone(), server.clone())).collect()
+            };
+            ears.listen(&self, &masters);
+            let _ = timeout(LOOK, self.changed.notified()).await;
+        }
+    }
+}
+
+/// The answer to a request for names: those of one node would pass for all.
+fn unlisted() -> Reply {
+    let message = "the names of a cluster's locks are with all of its masters, and are not gathered yet";
+    Reply::Error { code: "CROSSSLOT".into(), message: message.into() }
+}
+
+/// Whether a node says that it is not the one to be asked, or does not serve.
+fn is_elsewhere(answered: &Answered) -> bool {
+    let is_redirection = |reply: &Reply| match reply {
+        Reply::Error { code, .. } => {
+            matches!(&**code, "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN")
+        }
+        _ => false,
+    };
+    matches!(&answered.outcome, Outcome::Replies(replies) if replies.iter().any(is_redirection))
+}
+
+impl Store for Cluster {
+    fn address(&self) -> &Arc<str> {
+        &self.config.address
+    }
+
+    fn layouts(&self) -> &[Arc<dyn Layout>] {
+        &self.layouts
+    }
+
+    fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
+        Box::pin(self.ask(requests, limit))
+    }
+
+    fn call(&self, requests: &Requests, limit: Time) -> Answered {
+        if let Some(node) = self.only_owner(requests).filter(|_| requests[0].call.name != "list") {
+            let answered = node.call_as(requests, limit, false);
+            if matches!(answered.outcome, Outcome::Replies(_)) && !is_elsewhere(&answered) {
+                return answered;
+            }
+            // What was redirected was not done, and what has no answer is not sent again.
+            if !is_elsewhere(&answered) {
+                let mut open = Open::new(requests);
+                open.in_trouble = true;
+                self.heed(&mut open);
+                return self.told(answered);
+            }
+        }
+        runtime::block_on(self.ask(requests, limit)).unwrap_or_else(not_sent)
+    }
+
+    fn void_after(&self, given_up: Time, _: Time) -> Time {
+        let lasts = self.config.response_timeout;
+        given_up.after(lasts).after(margin(lasts))
+    }
+
+    fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
+        let Topic::Inbox(inbox) = topic else { return Subscription::of(Inbox::Unavailable) };
+        let ears = locked(&self.ears).get_or_insert_with(|| Arc::new(Ears::new(inbox, sink))).clone();
+        let subscription = Subscription::of(ears.state());
+        if self.listening.swap(true, Ordering::AcqRel) {
+            return subscription;
+        }
+        let work: Work = Box::new(move || {
+            let (cluster, ears) = (self.clone(), ears.clone());
+            Box::pin(async move { cluster.closing.cuts_short(cluster.clone().keep(ears)).await })
+        });
+        subscription.in_background(work)
+    }
+
+    fn close(&self) {
+        self.closing.close();
+        let nodes: Vec<_> = locked(&self.map).nodes.values().cloned().collect();
+        nodes.iter().for_each(|node| node.close());
+        drop(locked(&self.ears).take());
+    }
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cluster({})", self.config.address)
+    }
+}

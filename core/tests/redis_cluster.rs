@@ -1,0 +1,260 @@
+//! Locks in a Redis Cluster, while slots move and masters are killed and stopped.
+//!
+//! Each test is alone with the cluster, since some break it.
+
+#![cfg(all(unix, feature = "redis"))]
+
+use std::time::{Duration, Instant};
+
+use lockwright::blocking::Client;
+use lockwright::lease::ReleaseOutcome;
+use lockwright::{Kind, blocking};
+
+use redis_servers::{Contenders, Servers, name, until};
+
+mod redis_servers;
+
+fn cluster() -> Servers {
+    Servers::of("redis-cluster", &["1", "2", "3", "4", "5", "6"])
+}
+
+fn key(name: &str) -> String {
+    format!("lw:{{{name}}}")
+}
+
+fn ask(cluster: &Servers, node: &str, words: &[&str]) -> String {
+    cluster.script(&[&["ask", node], words].concat())
+}
+
+/// The number of the server that has the slot of a lock, as `witness` says.
+fn owner(cluster: &Servers, name: &str, witness: &str) -> String {
+    cluster.script(&["owner", &key(name), witness])
+}
+
+/// A slot on its way from one master to another.
+struct Move<'a> {
+    cluster: &'a Servers,
+    name: &'a str,
+    from: String,
+    to: String,
+    slot: String,
+}
+
+impl<'a> Move<'a> {
+    /// Both know that it moves: whoever asks the old one for what is not there is sent to the new one.
+    fn begin(cluster: &'a Servers, name: &'a str) -> Self {
+        let from = owner(cluster, name, "1");
+        let masters: Vec<String> = ["a", "b", "c", "d", "e", "f", "g"].map(|other| owner(cluster, other, "1")).into();
+        let to = masters.into_iter().find(|master| *master != from).unwrap();
+        let slot = ask(cluster, "1", &["cluster", "keyslot", &key(name)]);
+        let id = |node: &str| ask(cluster, node, &["cluster", "myid"]);
+        ask(cluster, &to, &["cluster", "setslot", &slot, "importing", &id(&from)]);
+        ask(cluster, &from, &["cluster", "setslot", &slot, "migrating", &id(&to)]);
+        Move { cluster, name, from, to, slot }
+    }
+
+    /// The lock lies at the new one from now on.
+    fn carry(&self) {
+        let port = ask(self.cluster, &self.to, &["config", "get", "port"]);
+        let port = port.lines().last().unwrap();
+        let password = ask(self.cluster, &self.to, &["config", "get", "requirepass"]);
+        let password = password.lines().last().unwrap();
+        let key = key(self.name);
+        ask(self.cluster, &self.from, &["migrate", "127.0.0.1", port, &key, "0", "1000", "auth", password]);
+    }
+
+    /// Everybody knows that the new one has the slot.
+    fn end(self) {
+        let id = ask(self.cluster, &self.to, &["cluster", "myid"]);
+        for node in [&self.to, &self.from] {
+            ask(self.cluster, node, &["cluster", "setslot", &self.slot, "node", &id]);
+        }
+        until("all know", || ["1", "2", "3"].iter().all(|node| owner(self.cluster, self.name, node) == self.to));
+    }
+}
+
+/// Somebody who waits for the lock, and its token then.
+fn waiting(client: &Client, name: &str) -> std::thread::JoinHandle<u64> {
+    let lock = client.lock(name).build().unwrap();
+    let waits = std::thread::spawn(move || {
+        let guard = lock.acquire().unwrap();
+        let token = guard.token().n;
+        let _ = guard.release().unwrap();
+        token
+    });
+    until("it waits", || client.inspect(name).is_ok_and(|seen| seen.waiters == 1));
+    waits
+}
+
+#[test]
+fn locks_of_every_kind_lie_in_a_cluster() {
+    let cluster = cluster();
+    let (one, other) = (cluster.client("ttl=5s"), cluster.client("ttl=5s"));
+    for number in 0..12 {
+        let name = name(&number.to_string());
+        let guard = one.lock(&name).acquire().unwrap();
+        assert!(other.lock(&name).try_acquire().unwrap().is_none());
+        let waits = waiting(&other, &name);
+        let began = Instant::now();
+        let token = guard.token().n;
+        assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+        assert!(waits.join().unwrap() > token);
+        // By a timer it would be after the lease.
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    }
+    let fair = one.lock(&name("fair")).fair().acquire().unwrap();
+    assert_eq!(fair.release().unwrap(), ReleaseOutcome::Released);
+    let shared = name("rw");
+    let reader = one.rwlock(&shared).read().acquire().unwrap();
+    let second = other.rwlock(&shared).read().try_acquire().unwrap().unwrap();
+    assert!(other.rwlock(&shared).write().try_acquire().unwrap().is_none());
+    assert_eq!(reader.release().unwrap(), ReleaseOutcome::Released);
+    assert_eq!(second.release().unwrap(), ReleaseOutcome::Released);
+    assert!(other.rwlock(&shared).write().try_acquire().unwrap().is_some());
+    let permits = name("permits");
+    let [a, b] = [&one, &other].map(|client| client.semaphore(&permits, 2).acquire().unwrap());
+    assert!(one.semaphore(&permits, 2).try_acquire().unwrap().is_none());
+    assert_eq!(a.release().unwrap(), ReleaseOutcome::Released);
+    assert_eq!(b.release().unwrap(), ReleaseOutcome::Released);
+}
+
+#[test]
+fn what_a_cluster_cannot_do_is_refused() {
+    let cluster = cluster();
+    let client = cluster.client("ttl=5s");
+    for layout in ["redisson", "string&format=redis-py", "spring&format=pub-sub"] {
+        let error = blocking::connect(&format!("{}?layout={layout}", cluster.uri)).unwrap_err();
+        assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+    }
+    assert_eq!(client.list().unwrap_err().kind(), Kind::Unsupported);
+    let (_, hosts) = cluster.uri.split_once("://").unwrap();
+    let one = blocking::connect(&format!("redis://{}", hosts.split(',').next().unwrap())).unwrap();
+    let told = (0..8).find_map(|number| one.lock(&name(&number.to_string())).try_acquire().err()).unwrap();
+    assert!(told.kind() == Kind::Unsupported && told.to_string().contains("redis+cluster://"), "{told}");
+    let nowhere = blocking::connect("redis+cluster://127.0.0.1:1,127.0.0.1:2").unwrap();
+    let error = nowhere.lock("x").try_acquire().unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+}
+
+#[test]
+fn several_locks_on_several_masters_are_held_and_renewed_together() {
+    let cluster = cluster();
+    let client = cluster.client("ttl=1500ms");
+    let names: Vec<_> = (0..300).map(|number| name(&number.to_string())).collect();
+    let guards: Vec<_> = names.iter().map(|name| client.lock(name).acquire().unwrap()).collect();
+    let began = Instant::now();
+    until("several leases have passed", || began.elapsed() > Duration::from_secs(4));
+    assert!(guards.iter().all(|guard| guard.is_held()));
+    for guard in guards {
+        assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    }
+    let held = client.multi_lock(&names[..5]).unwrap().acquire().unwrap();
+    assert!(names.iter().take(5).all(|name| client.inspect(name).unwrap().holder.is_some()));
+    let _ = held.release();
+    until("all are free", || names.iter().take(5).all(|name| client.inspect(name).unwrap().holder.is_none()));
+}
+
+#[tokio::test]
+async fn tasks_find_their_way_too() {
+    let cluster = cluster();
+    let client = lockwright::connect(&cluster.uri).await.unwrap();
+    for number in 0..12 {
+        let name = name(&number.to_string());
+        let guard = client.lock(&name).acquire().await.unwrap();
+        assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+    }
+    let moved = name("moved");
+    let guard = client.lock(&moved).acquire().await.unwrap();
+    let step = Move::begin(&cluster, &moved);
+    step.carry();
+    assert!(client.lock(&moved).try_acquire().await.unwrap().is_none(), "it is where it was carried");
+    assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+    step.end();
+    assert!(client.lock(&moved).try_acquire().await.unwrap().is_some());
+}
+
+#[test]
+fn a_lock_is_held_and_waited_for_while_its_slot_moves() {
+    let cluster = cluster();
+    let (one, other, name) = (cluster.client("ttl=5s"), cluster.client("ttl=5s"), name("x"));
+    for stage in 0..4 {
+        let guard = one.lock(&name).acquire().unwrap();
+        let waits = waiting(&other, &name);
+        let step = Move::begin(&cluster, &name);
+        if stage == 0 {
+            let token = guard.token().n;
+            assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+            assert!(waits.join().unwrap() > token);
+            step.carry();
+            step.end();
+            continue;
+        }
+        step.carry();
+        let token = guard.token().n;
+        if stage == 1 {
+            assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+            assert!(waits.join().unwrap() > token);
+            step.end();
+        } else {
+            step.end();
+            assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+            assert!(waits.join().unwrap() > token);
+        }
+    }
+}
+
+#[test]
+fn slots_go_back_and_forth_while_many_contend_and_no_two_hold() {
+    let cluster = cluster();
+    let name = name("x");
+    let contenders = Contenders::new(&cluster, &name, "ttl=4s");
+    contenders.go_on("the beginning");
+    for _ in 0..6 {
+        let step = Move::begin(&cluster, &name);
+        contenders.go_on("the slot began to move");
+        step.carry();
+        contenders.go_on("the lock was carried");
+        step.end();
+        contenders.go_on("the slot has moved");
+    }
+    println!("{}", contenders.judged(&[]));
+}
+
+#[test]
+fn masters_are_killed_and_stopped_while_a_lock_is_held_and_waited_for() {
+    let cluster = cluster();
+    let name = name("x");
+    let contenders = Contenders::new(&cluster, &name, "ttl=4s");
+    contenders.go_on("the beginning");
+    let mut faults = Vec::new();
+    for (what, back) in [("down", "up"), ("stop", "cont")] {
+        let master = owner(&cluster, &name, "1");
+        let witness = if master == "1" { "2" } else { "1" };
+        faults.push(Instant::now());
+        cluster.befalls(&master, what);
+        until("another one has the slot", || !["", &*master].contains(&&*owner(&cluster, &name, witness)));
+        contenders.go_on(what);
+        faults.push(Instant::now());
+        cluster.befalls(&master, back);
+        contenders.go_on(back);
+        cluster.are_well();
+    }
+    println!("{}", contenders.judged(&faults));
+}
+
+#[test]
+fn a_hold_outlives_its_master_and_whoever_waits_is_served_by_the_next() {
+    let cluster = cluster();
+    let (one, other, name) = (cluster.client("ttl=8s"), cluster.client("ttl=8s&store_timeout=30s"), name("x"));
+    let guard = one.lock(&name).acquire().unwrap();
+    let waits = waiting(&other, &name);
+    let master = owner(&cluster, &name, "1");
+    let witness = if master == "1" { "2" } else { "1" };
+    cluster.befalls(&master, "down");
+    until("another one has the slot", || !["", &*master].contains(&&*owner(&cluster, &name, witness)));
+    until("it serves", || one.inspect(&name).is_ok_and(|seen| seen.holder.is_some()));
+    assert!(guard.is_held() && !waits.is_finished());
+    let token = guard.token().n;
+    let _ = guard.release().unwrap();
+    assert!(waits.join().unwrap() > token);
+}
