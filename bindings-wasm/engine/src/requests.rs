@@ -12,7 +12,7 @@ use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::stores::redis::layouts;
 use lockwright_machines::time::{StoreTime, Time};
 use lockwright_resp::Value;
-use lockwright_resp::exchange::Exchange;
+use lockwright_resp::exchange::{Exchange, Manner};
 use lockwright_resp::greeting::{self, Welcome};
 use lockwright_resp::shortcut::{self, ShortcutProbe};
 use lockwright_resp::wire::{Commands, Scripts};

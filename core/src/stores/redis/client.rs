@@ -305,7 +305,11 @@ impl Redis {
     }
 
     fn manner(&self, asking: bool) -> Manner {
-        Manner { by_slot: !self.config.seeds.is_empty(), asking, copies: self.config.replicas.map(|replicas| replicas.copies) }
+        Manner {
+            by_slot: !self.config.seeds.is_empty(),
+            asking,
+            copies: self.config.replicas.map(|replicas| replicas.copies),
+        }
     }
 
     /// What [`Store::call`] does, where the server may have to be told that it will have the slot.

@@ -272,7 +272,7 @@ impl Write for Raw {
 }
 
 fn connect(config: &Config, limit: Time) -> io::Result<Stream> {
-    let socket = match &config.place.endpoint {
+    let socket = match &config.endpoint {
         Endpoint::Unix(path) => socket::Socket::to_file(path, limit)?,
         Endpoint::Tcp { host, port } => socket::Socket::to(&resolve(host, *port, limit)?, limit)?,
     };

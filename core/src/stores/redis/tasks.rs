@@ -98,7 +98,7 @@ async fn introduce_at_leisure(config: &Config, greeting: &Greeting) -> Result<(P
 }
 
 async fn connect(config: &Config) -> io::Result<Pipe> {
-    let stream = match &config.place.endpoint {
+    let stream = match &config.endpoint {
         Endpoint::Unix(path) => Stream::to_file(path).await?,
         Endpoint::Tcp { host, port } => {
             let found = tokio::net::lookup_host((host.as_str(), *port)).await.map_err(unknown_host)?;
