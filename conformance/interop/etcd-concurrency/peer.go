@@ -58,8 +58,8 @@ func (h *held) Release() (string, error) {
 	return "expired", err
 }
 
-func open(address *url.URL) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: strings.Split(address.Host, ","), DialTimeout: 5 * time.Second})
+func open(addresses []*url.URL) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: strings.Split(addresses[0].Host, ","), DialTimeout: 5 * time.Second})
 }
 
 func acquire(at *clientv3.Client, c peer.Command, timeout *float64) (peer.Held, error) {

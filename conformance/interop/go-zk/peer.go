@@ -41,7 +41,8 @@ func (h *held) Release() (string, error) {
 	}
 }
 
-func open(address *url.URL) (*client, error) {
+func open(addresses []*url.URL) (*client, error) {
+	address := addresses[0]
 	ttl := peer.Span(peer.Usual)
 	if text := address.Query().Get("ttl"); text != "" {
 		var err error

@@ -1,4 +1,4 @@
-// node-redlock 5 on one server, as a peer: it obeys those commands of a shim that this library can obey, which the README of
+// node-redlock 5 on one server or on several, as a peer: it obeys those commands of a shim that this library can obey, which the README of
 // conformance describes. Its locks have no token, so 0 stands for it, and are not renewed.
 
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs'
@@ -29,8 +29,8 @@ class Failed extends Error {
 class Held {
   token = 0
 
-  constructor(redis, lock, asked, ttl) {
-    Object.assign(this, { redis, lock, until: asked + ttl * 1e9 })
+  constructor(nodes, lock, asked, ttl) {
+    Object.assign(this, { nodes, lock, until: asked + ttl * 1e9 })
   }
 
   remaining() {
@@ -49,12 +49,12 @@ const isTaken = async error => (await reasons(error)).every(reason => reason ins
 
 /** Waits for as long as it takes where there is no timeout; null when it is over. */
 async function acquire({ client, lock, ttl = TTL }, timeout) {
-  const { redis, redlock } = clients.get(client)
+  const { nodes, redlock } = clients.get(client)
   const giveUp = timeout == null ? Infinity : performance.now() + timeout * 1000
   for (;;) {
     const asked = now()
     try {
-      return new Held(redis, await redlock.acquire([lock], Math.ceil(ttl * 1000)), asked, ttl)
+      return new Held(nodes, await redlock.acquire([lock], Math.ceil(ttl * 1000)), asked, ttl)
     } catch (error) {
       if (!(await isTaken(error))) throw error
     }
@@ -80,12 +80,14 @@ function keep(command, held) {
 
 const does = {
   async open({ client, uri }) {
-    const { hostname, port } = new URL(uri)
-    const redis = new Redis({ host: hostname, port: Number(port) })
-    const redlock = new Redlock([redis], { retryCount: 0 })
+    const nodes = uri.split(' ').map(address => {
+      const { hostname, port } = new URL(address)
+      return new Redis({ host: hostname, port: Number(port) })
+    })
+    const redlock = new Redlock(nodes, { retryCount: 0 })
     // Whoever does not listen for its errors is ended by the first lock that is taken.
     redlock.on('error', () => {})
-    clients.set(client, { redis, redlock })
+    clients.set(client, { nodes, redlock })
     return {}
   },
   async acquire(command) {
@@ -113,8 +115,9 @@ const does = {
   },
   async state({ guard }) {
     const held = guards.get(guard)
-    const value = await held.redis.get(held.lock.resources[0])
-    return { held: value === held.lock.value, remaining: held.remaining(), why: null, token: 0, depth: 1 }
+    const values = await Promise.all(held.nodes.map(node => node.get(held.lock.resources[0])))
+    const has = values.filter(value => value === held.lock.value).length
+    return { held: has > values.length / 2, remaining: held.remaining(), why: null, token: 0, depth: 1 }
   },
   async work(command) {
     await Promise.all(Array.from({ length: command.tasks }, (_, i) => work(`${command.name}-${i}`, command)))

@@ -1,9 +1,11 @@
 import com.google.gson.JsonObject;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
+import org.redisson.RedissonRedLock;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
@@ -13,10 +15,11 @@ import org.redisson.config.Config;
 
 /**
  * Redisson's RLock, its fair lock where {@code fair} is asked for, its read/write lock and its semaphore whose permits have leases. By the
- * {@code format}, {@code fenced} or {@code counted}, its RFencedLock and RSemaphore.
+ * {@code format}, {@code fenced} or {@code counted}, its RFencedLock and RSemaphore. On several servers its RedissonRedLock of a lock of
+ * that name on each.
  */
 final class RedissonPeer extends Peer {
-  private final Map<String, RedissonClient> clients = new ConcurrentHashMap<>();
+  private final Map<String, List<RedissonClient>> clients = new ConcurrentHashMap<>();
 
   public static void main(String[] args) throws Exception {
     new RedissonPeer().main();
@@ -33,24 +36,35 @@ final class RedissonPeer extends Peer {
 
   @Override
   void open(String client, String uri) {
-    Config config = new Config();
-    config.setThreads(2).setNettyThreads(2);
-    config.useSingleServer()
-        .setAddress(uri.split("\\?")[0])
-        .setConnectionMinimumIdleSize(1)
-        .setSubscriptionConnectionMinimumIdleSize(1);
-    clients.put(client, Redisson.create(config));
+    List<RedissonClient> nodes = new ArrayList<>();
+    for (String address : uri.split("\\?")[0].split(" ")) {
+      Config config = new Config();
+      config.setThreads(2).setNettyThreads(2);
+      config.useSingleServer()
+          .setAddress(address)
+          .setConnectionMinimumIdleSize(1)
+          .setSubscriptionConnectionMinimumIdleSize(1);
+      nodes.add(Redisson.create(config));
+    }
+    clients.put(client, nodes);
+  }
+
+  private List<RedissonClient> nodes(JsonObject command) {
+    return clients.get(command.get("client").getAsString());
   }
 
   @Override
   void close() {
-    clients.values().forEach(client -> client.shutdown(0, 2, TimeUnit.SECONDS));
+    clients.values().forEach(nodes -> nodes.forEach(node -> node.shutdown(0, 2, TimeUnit.SECONDS)));
     clients.clear();
   }
 
   private RLock lock(JsonObject command) {
-    RedissonClient client = clients.get(command.get("client").getAsString());
+    RedissonClient client = nodes(command).get(0);
     String name = command.get("lock").getAsString();
+    if (nodes(command).size() > 1) {
+      return new RedissonRedLock(nodes(command).stream().map(node -> node.getLock(name)).toArray(RLock[]::new));
+    }
     if (command.has("share")) {
       boolean reads = command.get("share").getAsString().equals("read");
       return reads ? client.getReadWriteLock(name).readLock() : client.getReadWriteLock(name).writeLock();
@@ -70,7 +84,7 @@ final class RedissonPeer extends Peer {
     double ttl = seconds(command, "ttl", TTL);
     // Its watchdog is for holders that name no lease; of the two only that with a lease ends when a test says.
     boolean renews = !command.has("ttl");
-    Hold hold = new Hold(lock, clients.get(command.get("client").getAsString()));
+    Hold hold = new Hold(lock, nodes(command), command.get("lock").getAsString());
     if (command.has("share") && command.get("share").getAsString().equals("write")) {
       hold.units = 1 << 30;
     }
@@ -115,7 +129,7 @@ final class RedissonPeer extends Peer {
   }
 
   private Held permits(JsonObject command, double timeout) throws Exception {
-    RedissonClient client = clients.get(command.get("client").getAsString());
+    RedissonClient client = nodes(command).get(0);
     String name = command.get("lock").getAsString();
     int permits = command.get("permits").getAsInt();
     int take = command.has("take") && !command.get("take").isJsonNull() ? command.get("take").getAsInt() : 1;
@@ -204,21 +218,24 @@ final class RedissonPeer extends Peer {
 
   private static final class Hold extends Held {
     private final RLock lock;
-    private final RedissonClient client;
+    private final List<RedissonClient> nodes;
+    private final String name;
 
-    Hold(RLock lock, RedissonClient client) {
+    Hold(RLock lock, List<RedissonClient> nodes, String name) {
       this.lock = lock;
-      this.client = client;
+      this.nodes = nodes;
+      this.name = name;
     }
 
     @Override
     boolean release() {
       try {
-        in(thread, () -> {
+        return in(thread, () -> {
+          // Of several servers it hides what they say, so nobody is told that it was held no more.
+          boolean held = nodes.size() == 1 || isHeldByMost();
           lock.unlock();
-          return null;
+          return held;
         });
-        return true;
       } catch (Exception notHeld) {
         return false;
       }
@@ -227,7 +244,7 @@ final class RedissonPeer extends Peer {
     @Override
     boolean isHeld() {
       try {
-        return in(thread, lock::isHeldByCurrentThread);
+        return in(thread, this::isHeldByMost);
       } catch (Exception error) {
         return false;
       }
@@ -239,7 +256,15 @@ final class RedissonPeer extends Peer {
       if (!isHeld()) {
         throw new Failed("lost", "it is not held any more");
       }
-      client.getKeys().expire(lock.getName(), Math.round(ttl * 1000), TimeUnit.MILLISECONDS);
+      nodes.forEach(node -> node.getKeys().expire(name, Math.round(ttl * 1000), TimeUnit.MILLISECONDS));
+    }
+
+    /** A lock of several servers does not say so itself. */
+    private boolean isHeldByMost() {
+      if (nodes.size() == 1) {
+        return lock.isHeldByCurrentThread();
+      }
+      return nodes.stream().filter(node -> node.getLock(name).isHeldByCurrentThread()).count() > nodes.size() / 2;
     }
   }
 }

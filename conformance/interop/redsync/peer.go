@@ -1,4 +1,4 @@
-// redsync's Mutex on one server, as a peer. A mutex has no token, so 0 stands for it, and is never renewed.
+// redsync's Mutex on one server or on several, as a peer. A mutex has no token, so 0 stands for it, and is never renewed.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 	"lockwright.dev/conformance/peer"
@@ -17,7 +18,7 @@ import (
 const poll = 10 * time.Millisecond
 
 type client struct {
-	redis *redis.Client
+	nodes []*redis.Client
 	sync  *redsync.Redsync
 }
 
@@ -32,22 +33,34 @@ func (h *held) Token() int64 { return 0 }
 func (h *held) Until() int64 { return h.until }
 
 func (h *held) IsHeld() (bool, error) {
-	value, err := h.client.redis.Get(context.Background(), h.mutex.Name()).Result()
-	if errors.Is(err, redis.Nil) {
-		err = nil
+	has := 0
+	for _, node := range h.client.nodes {
+		value, err := node.Get(context.Background(), h.mutex.Name()).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return false, err
+		}
+		if value == h.mutex.Value() {
+			has++
+		}
 	}
-	return value == h.mutex.Value(), err
+	return has > len(h.client.nodes)/2, nil
+}
+
+// isTaken says whether somebody else has the lock, on a majority or where that was missed.
+func isTaken(err error) bool {
+	var taken *redsync.ErrTaken
+	var there *redsync.ErrNodeTaken
+	return errors.As(err, &taken) || errors.As(err, &there) || errors.Is(err, redsync.ErrFailed)
 }
 
 func (h *held) Release() (string, error) {
 	done, err := h.mutex.Unlock()
-	var taken *redsync.ErrTaken
 	switch {
 	case done && err == nil:
 		return "released", nil
 	case errors.Is(err, redsync.ErrLockAlreadyExpired):
 		return "expired", nil
-	case err == nil || errors.As(err, &taken):
+	case err == nil || isTaken(err):
 		return "stolen", nil
 	}
 	return "", err
@@ -65,9 +78,14 @@ func (h *held) Extend(ttl float64) error {
 	return nil
 }
 
-func open(address *url.URL) (*client, error) {
-	connections := redis.NewClient(&redis.Options{Addr: address.Host})
-	return &client{connections, redsync.New(goredis.NewPool(connections))}, nil
+func open(addresses []*url.URL) (*client, error) {
+	var nodes []*redis.Client
+	var pools []redsyncredis.Pool
+	for _, address := range addresses {
+		node := redis.NewClient(&redis.Options{Addr: address.Host})
+		nodes, pools = append(nodes, node), append(pools, goredis.NewPool(node))
+	}
+	return &client{nodes, redsync.New(pools...)}, nil
 }
 
 func acquire(at *client, c peer.Command, timeout *float64) (peer.Held, error) {
@@ -77,11 +95,10 @@ func acquire(at *client, c peer.Command, timeout *float64) (peer.Held, error) {
 		asked := peer.Now()
 		mutex := at.sync.NewMutex(c.Lock, redsync.WithExpiry(peer.Span(ttl)), redsync.WithTries(1))
 		err := mutex.TryLock()
-		var taken *redsync.ErrTaken
 		switch {
 		case err == nil:
 			return &held{at, mutex, asked + int64(ttl*1e9)}, nil
-		case !errors.As(err, &taken) && !errors.Is(err, redsync.ErrFailed):
+		case !isTaken(err):
 			return nil, err
 		}
 		if timeout != nil && time.Since(begun).Seconds() >= *timeout {

@@ -80,7 +80,8 @@ type Library[C any] struct {
 	Language string
 	// Module is the library's path, whose version is told.
 	Module string
-	Open   func(address *url.URL) (C, error)
+	// Open makes a client of the servers at these addresses, of which most libraries know one.
+	Open func(addresses []*url.URL) (C, error)
 	// Acquire waits for as long as it takes where there is no timeout, and only tries where that is zero; nothing when
 	// it is over.
 	Acquire func(client C, c Command, timeout *float64) (Held, error)
@@ -163,11 +164,15 @@ func (p *peer[C]) obey(c Command) (object, error) {
 }
 
 func (p *peer[C]) open(c Command) error {
-	address, err := url.Parse(c.URI)
-	if err != nil {
-		return err
+	var addresses []*url.URL
+	for _, text := range strings.Fields(c.URI) {
+		address, err := url.Parse(text)
+		if err != nil {
+			return err
+		}
+		addresses = append(addresses, address)
 	}
-	opened, err := p.Open(address)
+	opened, err := p.Open(addresses)
 	if err != nil {
 		return err
 	}

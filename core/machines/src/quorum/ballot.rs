@@ -26,6 +26,8 @@ pub(super) enum Said {
     Late,
     /// It did not answer, or cannot be reached.
     Down,
+    /// It was not asked: it was told to give back what it granted before, and did not say that it did.
+    Owes,
     /// It refuses.
     Refuses(Error),
 }
@@ -137,6 +139,7 @@ impl Ballot {
             }
             Said::Late => "got the request too late".into(),
             Said::Down => "is down or silent".into(),
+            Said::Owes => "did not say whether it gave back what it granted before".into(),
             Said::Refuses(error) => format!("refuses ({}: {})", error.code(), error.context()),
         }
     }

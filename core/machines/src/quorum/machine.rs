@@ -55,6 +55,11 @@ pub struct QuorumMachine {
     trying: Nodes,
     /// Who gave it back.
     released: Nodes,
+    /// Whose try was not answered when it was undone: which of the two came first is not known.
+    crossed: Nodes,
+    /// Who was told to give it back and did not answer. What it does late would free a grant of later, so this attempt
+    /// does not ask it again.
+    owing: Nodes,
     /// Who was asked last, in each conversation.
     asked: [Nodes; 4],
     stage: Stage,
@@ -73,6 +78,8 @@ impl QuorumMachine {
             doubtful: Nodes::NONE,
             trying: Nodes::NONE,
             released: Nodes::NONE,
+            crossed: Nodes::NONE,
+            owing: Nodes::NONE,
             asked: [Nodes::NONE; 4],
             stage: Stage::Asking,
             rounds: 0,
@@ -95,7 +102,10 @@ impl QuorumMachine {
             },
             Intent::Undo { terms, .. } => match self.where_it_may_be() {
                 Nodes::NONE => Step::Done(Verdict::Undone),
-                nodes => self.ask(Op::Undo, nodes, &Intent::Undo { terms, prev: None }),
+                nodes => {
+                    self.crossed = self.trying;
+                    self.ask(Op::Undo, nodes, &Intent::Undo { terms, prev: None })
+                }
             },
         }
     }
@@ -108,7 +118,10 @@ impl QuorumMachine {
         // What was not answered at all may be done yet.
         self.doubtful = self.doubtful.and(self.trying);
         self.stage = Stage::Asking;
-        self.trying = Nodes::first(self.each.len());
+        self.trying = Nodes::first(self.each.len()).without(self.owing);
+        if self.trying == Nodes::NONE {
+            return self.tried(&[]);
+        }
         let intent = Intent::Acquire { terms, wait: false, prev: None };
         match self.ask(Op::Acquire, self.trying, &intent) {
             Step::Ask(tries) => Step::Ask(self.with_looks(tries)),
@@ -119,7 +132,8 @@ impl QuorumMachine {
     /// What an earlier attempt left is undone or forgotten.
     fn remember(&mut self, terms: &Terms) {
         if self.terms.as_ref().is_none_or(|known| known.attempt != terms.attempt) {
-            (self.held, self.doubtful, self.trying, self.released) = Default::default();
+            (self.held, self.doubtful, self.trying, self.released, self.owing) = Default::default();
+            self.crossed = Nodes::NONE;
             self.rounds = 0;
         }
         self.terms = Some(terms.clone());
@@ -188,8 +202,10 @@ impl QuorumMachine {
         match reply {
             Reply::Unsent => return Said::Down,
             Reply::Silent => {
-                if kind == Op::Acquire {
-                    self.doubtful.add(node);
+                match kind {
+                    Op::Acquire => self.doubtful.add(node),
+                    Op::Release => self.owing.add(node),
+                    Op::Renew | Op::Undo => {}
                 }
                 return Said::Down;
             }
@@ -210,6 +226,7 @@ impl QuorumMachine {
                 self.released.add(node);
                 Said::Yes(None)
             }
+            Step::Done(Verdict::Undone) if self.crossed.has(node) => Said::No(Duration::ZERO),
             Step::Done(Verdict::Gone(_) | Verdict::Released(_) | Verdict::Undone) => {
                 self.held.remove(node);
                 Said::No(Duration::ZERO)
@@ -230,8 +247,11 @@ impl QuorumMachine {
         let answers: Vec<Reply> = replies.iter().step_by(2).cloned().collect();
         let looks = replies.iter().skip(1).step_by(2);
         let said = self.hear(Op::Acquire, Op::Acquire, &answers);
-        let said = said.into_iter().zip(looks).map(|(said, look)| counted(said, look)).collect();
-        let ballot = self.ballot(Op::Acquire, said);
+        let mut counted = said.into_iter().zip(looks).map(|(said, look)| counted(said, look));
+        let all = Nodes::first(self.each.len());
+        let owes = |node| self.owing.has(node);
+        let said = all.each().map(|node| if owes(node) { Said::Owes } else { counted.next().unwrap_or(Said::Down) });
+        let ballot = Ballot { said: said.collect(), asked: all, shape: self.shape.clone() };
         if ballot.yes() >= ballot.need() {
             return match ballot.tokens() {
                 Some(tokens) if self.fences => self.fence(tokens),
@@ -402,7 +422,8 @@ impl Protocol for QuorumMachine {
 
     fn fingerprint(&self, mut state: &mut dyn Hasher) {
         self.each.iter().for_each(|each| each.fingerprint(state));
-        (self.held, self.doubtful, self.trying, self.released, self.asked, self.rounds.min(6)).hash(&mut state);
+        (self.held, self.doubtful, self.trying, self.released, self.owing, self.crossed).hash(&mut state);
+        (self.asked, self.rounds.min(6)).hash(&mut state);
         std::mem::discriminant(&self.stage).hash(&mut state);
     }
 }

@@ -27,11 +27,19 @@ impl Nodes {
         Nodes(self.0 | other.0)
     }
 
+    pub(super) fn without(self, other: Nodes) -> Nodes {
+        Nodes(self.0 & !other.0)
+    }
+
+    pub(super) fn has(self, node: usize) -> bool {
+        self.0 & (1 << node) != 0
+    }
+
     pub(super) fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
     pub(super) fn each(self) -> impl Iterator<Item = usize> {
-        (0..MOST).filter(move |node| self.0 & (1 << node) != 0)
+        (0..MOST).filter(move |node| self.has(*node))
     }
 }
