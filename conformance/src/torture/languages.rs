@@ -1,6 +1,6 @@
-//! All languages at one lock: four tasks of each raise an unguarded counter, so many times in all, though one process of
-//! each language is killed on the way, and another does the rest of its work. Where a task is a process, as in PHP, four
-//! are started.
+//! All languages at one lock: four tasks of each raise an unguarded counter, so many times in all, though one process
+//! of each language is killed on the way, and another does the rest of its work. Where a task is a process, as in PHP,
+//! four are started.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
