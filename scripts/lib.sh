@@ -139,7 +139,7 @@ jvm_build() {
 # PHP and its headers, which the extension is made from with libclang; every build of the whole workspace needs them. And what
 # its tests and its example stand beside.
 need_php() {
-  need_apt php-cli php-dev php-fpm php-xml php-redis php-symfony-lock libclang-dev
+  need_apt php-cli php-dev php-fpm php-xml php-redis php-symfony-lock php-illuminate-cache libclang-dev
   need_command phpunit phpunit
 }
 

@@ -2,6 +2,7 @@
 
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::types::Zval;
+use lockwright::Error;
 use lockwright::binding::operation::{Operation, Takes};
 use lockwright::binding::{Argument, Handle, Outcome, lost_track};
 
@@ -9,8 +10,8 @@ use crate::thrown::thrown;
 use crate::value::{count, limit, span, text, token, told};
 use crate::waiting::waited;
 
-/// What came of it.
-pub(crate) fn outcome(of: Handle, name: &str, given: &[Option<&Zval>]) -> PhpResult<Outcome> {
+/// What came of it, with the core's own error.
+pub(crate) fn tried(of: Handle, name: &str, given: &[Option<&Zval>]) -> PhpResult<Result<Outcome, Error>> {
     let operation = Operation::find(of.of(), name).ok_or_else(|| thrown(lost_track("call")))?;
     let argument = |((what, takes), given): (&(&'static str, Takes), &Option<&Zval>)| {
         let asked = operation.operation;
@@ -25,6 +26,11 @@ pub(crate) fn outcome(of: Handle, name: &str, given: &[Option<&Zval>]) -> PhpRes
     };
     let arguments = operation.takes.iter().zip(given).map(argument).collect::<PhpResult<_>>()?;
     waited(operation.operation, || operation.here(of, arguments))
+}
+
+/// What came of it.
+pub(crate) fn outcome(of: Handle, name: &str, given: &[Option<&Zval>]) -> PhpResult<Outcome> {
+    tried(of, name, given)?.map_err(thrown)
 }
 
 /// The same, as PHP has it.

@@ -14,6 +14,7 @@ use ext_php_rs::zend::{ClassEntry, ce};
 use lockwright::Kind;
 use lockwright::binding::record::samples;
 
+use crate::told;
 use crate::value::PHP;
 
 unsafe extern "C" {
@@ -25,6 +26,16 @@ unsafe extern "C" {
         length: usize,
         value: *mut Zval,
     );
+
+    /// The same for reading; what it returns is the object's own, or lies in `place`.
+    fn zend_read_property(
+        scope: *const ClassEntry,
+        object: *const ZendObject,
+        name: *const c_char,
+        length: usize,
+        silent: bool,
+        place: *mut Zval,
+    ) -> *const Zval;
 }
 
 /// What is made while PHP starts, by its one thread, and only read afterwards.
@@ -61,6 +72,7 @@ const fn name(kind: Kind) -> &'static str {
 
 /// PHP's MINIT.
 pub(crate) fn register(_kind: i32, _module: i32) -> i32 {
+    told::register();
     let base = declare(BASE, Some(ce::exception()), ["operation", "lock", "store", "retryable"].into_iter());
     for kind in Kind::ALL {
         declare(name(kind), Some(base), std::iter::empty());
@@ -122,4 +134,14 @@ pub(crate) fn set(of: &mut ZendObject, property: &str, value: impl IntoZval) {
         // SAFETY: object, class and value are PHP's and live; it takes a reference of its own to the value.
         unsafe { zend_update_property(scope, of, property.as_ptr().cast(), property.len(), &raw mut value) }
     }
+}
+
+/// The message of something thrown, which only its class may read.
+pub(crate) fn message(of: &ZendObject) -> String {
+    let scope = if of.instance_of(ce::exception()) { ce::exception() } else { ce::error() };
+    let (name, mut place) = ("message", Zval::null());
+    // SAFETY: object and class are PHP's and live, and so is what it returns as long as nothing else is done.
+    let read =
+        unsafe { zend_read_property(scope, of, name.as_ptr().cast(), name.len(), true, &raw mut place).as_ref() };
+    read.and_then(Zval::string).unwrap_or_default()
 }

@@ -17,8 +17,9 @@ use crate::asked::ask;
 use crate::election::Election;
 use crate::gate::{Barrier, Latch};
 use crate::lock::{Lock, RwLock};
+use crate::login;
 use crate::once::{Once, callable};
-use crate::request::{rest, rested};
+use crate::request::{Resting, rest, rested};
 use crate::several::{MultiLock, Striped};
 use crate::thrown::thrown;
 use crate::value::{MaybeGiven, PHP, count, optional_span, record, set, text};
@@ -32,12 +33,13 @@ pub struct Client {
     core: Core,
     /// What it was connected with; none once it was closed.
     key: std::cell::RefCell<Option<String>>,
+    slot: Option<u64>,
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
-            rest(key, self.core.clone());
+            rest(Resting { key, core: self.core.clone(), slot: self.slot });
         }
     }
 }
@@ -83,6 +85,9 @@ impl Client {
     /// given here. `prefix`: put before every lock name. `connectTimeout`: limit for making one connection (2).
     /// `responseTimeout`: limit for one reply; after it the request is asked again (1). `storeTimeout`: how long an
     /// operation goes on asking a store that does not answer (5). `ca`, `cert` and `key`: PEM files.
+    /// `credentials` returns an array of user and password, and is asked at every new connection, in the program's own
+    /// thread. When it throws, what needed the connection throws AuthFailed, which names the cause. While the program
+    /// is in `sleep` or the like it cannot be asked; then a connection fails that renews a lease, and is tried again.
     pub fn connect(
         url: Option<&Zval>,
         prefix: Option<&Zval>,
@@ -92,18 +97,28 @@ impl Client {
         ca: Option<&Zval>,
         cert: Option<&Zval>,
         key: Option<&Zval>,
+        credentials: Option<&Zval>,
     ) -> PhpResult<Self> {
         let given = given![prefix, connectTimeout, responseTimeout, storeTimeout, ca, cert, key];
         let mut options = ConnectOptions { language: PHP.name, ..ConnectOptions::default() };
         set(&CONNECT, &mut options, &given, "connect")?;
         let url = url.filter(|url| !url.is_null()).map(|url| text("connect", "url", url)).transpose()?;
         let place = std::env::var("LOCKWRIGHT_URL").ok();
-        let key = format!("{:?}", (&url, place, &options));
-        let core = match rested(&key) {
-            Some(core) => core,
-            None => Core::open(url.as_deref(), options).map_err(thrown)?,
+        let credentials = credentials.filter(|credentials| !credentials.is_null());
+        let key = format!("{:?}", (&url, place, &options, credentials.is_some()));
+        let Resting { core, slot, .. } = match rested(&key) {
+            Some(resting) => resting,
+            None => {
+                let slot = credentials.map(|_| login::slot());
+                options.credentials = slot.map(|slot| login::source(slot, options.connect_timeout));
+                let core = Core::open(url.as_deref(), options).map_err(thrown)?;
+                Resting { key: key.clone(), core, slot }
+            }
         };
-        Ok(Client { core, key: std::cell::RefCell::new(Some(key)) })
+        if let (Some(slot), Some(function)) = (slot, credentials) {
+            login::give(slot, function)?;
+        }
+        Ok(Client { core, key: std::cell::RefCell::new(Some(key)), slot })
     }
 
     /// The lock called `name`. What is not given is as the address says, else as it says here.

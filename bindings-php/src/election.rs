@@ -7,16 +7,19 @@ use ext_php_rs::convert::IntoZval;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::{ZendHashTable, Zval};
-use lockwright::Client;
+use lockwright::binding::{Held, Standing};
 use lockwright::options::AcquireOptions;
+use lockwright::{Client, Kind};
 
+use crate::classes::of_error;
 use crate::guard::Guard;
 use crate::lock::Lock;
+use crate::once::{callable, called_unless};
 use crate::thrown::thrown;
 use crate::value::{of_token, optional_span, text};
 use crate::waiting::paused;
 
-/// How often `changed` looks.
+/// How often `changed` looks, and `run` asks a store that does not answer.
 const EVERY: Duration = Duration::from_millis(500);
 
 /// The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair`
@@ -35,6 +38,13 @@ impl Election {
         self.client.lock(&self.name).options(options).build().map(Lock::new).map_err(thrown)
     }
 
+    /// What waits to lead.
+    fn candidate(&self, proclaims: &Zval) -> PhpResult<Lock> {
+        let label = Some(text("lock", "proclaims", proclaims)?.into());
+        let options = AcquireOptions { fair: false, rank: 0, label, ..self.options.clone() };
+        Ok(self.lock(options)?.fair_if_possible())
+    }
+
     fn seen(&self) -> PhpResult<Option<(u64, ZBox<ZendHashTable>)>> {
         let Some(holder) = self.lock(self.options.clone())?.looked_at()?.holder else { return Ok(None) };
         let mut leader = ZendHashTable::new();
@@ -48,13 +58,44 @@ impl Election {
     }
 }
 
+/// What the work returned as the leader; none once leadership was lost.
+fn reign(held: &Held, guard: &Zval, work: &Zval) -> PhpResult<Option<Zval>> {
+    let done = called_unless(&callable(work, "work")?, vec![guard], of_error(Kind::Lost), || held.why().is_some());
+    let ended = if held.standing() == Standing::Open { Some(held.release()) } else { None };
+    let Some(done) = done? else { return Ok(None) };
+    let why = ended.transpose().map_err(thrown)?.and_then(|ending| ending.why);
+    Ok(why.is_none().then_some(done))
+}
+
 #[php_impl]
 impl Election {
     /// Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns.
     pub fn campaign(&self, proclaims: &Zval, timeout: Option<&Zval>) -> PhpResult<Guard> {
-        let label = Some(text("lock", "proclaims", proclaims)?.into());
-        let options = AcquireOptions { fair: false, rank: 0, label, ..self.options.clone() };
-        self.lock(options)?.fair_if_possible().acquired(timeout)
+        self.candidate(proclaims)?.acquired(timeout)
+    }
+
+    /// Campaigns, calls `work` with the guard while this one leads, and returns what that returns; then it resigns.
+    ///
+    /// The work has to look at `isHeld`, or to throw in a listener of `onLost`, and to end soon once leadership is
+    /// lost: then this campaigns again, and what the work returned is dropped. A LockLost that the work throws because
+    /// of that is no error. A store that does not answer is asked again every 0.5 s. Throws what the work throws,
+    /// having resigned, and else what `campaign` throws, but neither Unavailable nor LockLost.
+    pub fn run(&self, proclaims: &Zval, work: &Zval) -> PhpResult<Zval> {
+        callable(work, "work")?;
+        loop {
+            let guard = match self.candidate(proclaims)?.acquired_or(None)? {
+                Ok(guard) => guard,
+                Err(error) if matches!(error.kind(), Kind::Unavailable | Kind::Lost) => {
+                    paused("acquire", EVERY)?;
+                    continue;
+                }
+                Err(error) => return Err(thrown(error)),
+            };
+            let held = guard.held.clone();
+            if let Some(done) = reign(&held, &guard.into_zval(false)?, work)? {
+                return Ok(done);
+            }
+        }
     }
 
     /// Who leads now: an array of `proclaims`, `host`, `pid`, `language`, `token` (higher with every leader) and

@@ -1,5 +1,6 @@
 //! The guard: what is held, and how it ends.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use ext_php_rs::exception::PhpResult;
@@ -9,6 +10,7 @@ use lockwright::binding::Held;
 
 use crate::request::{give_back, hold};
 use crate::thrown::thrown;
+use crate::told;
 use crate::value::{ended, of_token, span};
 
 /// A lock that is held. It is given back by `release`, else when nothing refers to the object any more, else at the end
@@ -18,16 +20,19 @@ use crate::value::{ended, of_token, span};
 #[derive(Debug)]
 pub struct Guard {
     pub(crate) held: Arc<Held>,
+    /// Who is told of its loss.
+    listeners: RefCell<Vec<u64>>,
 }
 
 impl Guard {
     pub(crate) fn new(guard: lockwright::Guard) -> Self {
-        Guard { held: hold(guard) }
+        Guard { held: hold(guard), listeners: RefCell::default() }
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        self.listeners.take().into_iter().for_each(told::forget);
         give_back(&self.held);
     }
 }
@@ -63,6 +68,20 @@ impl Guard {
     /// Seconds that the lock is certainly held without a further renewal.
     pub fn remaining(&self) -> f64 {
         self.held.remaining().unwrap_or_default().as_secs_f64()
+    }
+
+    /// Whether it was lost: it is over, and was not given back.
+    pub fn is_lost(&self) -> bool {
+        self.held.why().is_some()
+    }
+
+    /// Calls `listener` with the reason, as `whyLost` has it, when the lock is lost before it is given back: in the
+    /// program's own thread, between two of its steps, also while it waits for another lock, but not within `sleep` or
+    /// a query. What it throws is thrown there.
+    pub fn on_lost(&self, listener: &Zval) -> PhpResult<()> {
+        let number = told::on_lost(&self.held, listener)?;
+        self.listeners.borrow_mut().push(number);
+        Ok(())
     }
 
     /// `expired`, `max_hold`, `abandoned`, `not_renewed`, `gone`, `broken` or `closed`; null unless it was lost.

@@ -1,7 +1,8 @@
 //! The PHP face, a skin of [`lockwright::binding`]: [`client`], what it makes ([`lock`], [`several`], [`gate`]) and the
 //! [`guard`] as PHP sees them; [`asked`] is whatever is asked by name, [`once`] and [`election`] call what a program
 //! gives; [`value`] is a value as PHP has it, [`thrown`] an error, [`classes`] are those that are made from the core's
-//! own lists, and [`request`] is what ends with a request.
+//! own lists, and [`request`] is what ends with a request; [`told`] is
+//! what other threads have for PHP's, a loss, a question of [`login`] or an event for its [`log`].
 //!
 //! What holds everywhere here:
 //! - Nothing is begun before the first use, so that what a process manager forks has nothing to lose. What is loaded
@@ -21,11 +22,14 @@ mod election;
 mod gate;
 mod guard;
 mod lock;
+mod log;
+mod login;
 mod once;
 mod report;
 mod request;
 mod several;
 mod thrown;
+mod told;
 mod value;
 mod waiting;
 
@@ -55,4 +59,5 @@ pub fn get_module(module: ModuleBuilder<'_>) -> ModuleBuilder<'_> {
         .class::<election::Election>()
         .class::<report::Histogram>()
         .class::<report::Kit>()
+        .class::<log::Log>()
 }

@@ -8,13 +8,13 @@ use ext_php_rs::convert::IntoZval;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::Zval;
-use lockwright::Kind;
 use lockwright::binding::{Handle, Outcome, Standing, lost_track};
 use lockwright::blocking::{Blocking, Wait};
 use lockwright::lease::Inspection;
 use lockwright::queue::OwnerId;
+use lockwright::{Error, Kind};
 
-use crate::asked::{ask, outcome};
+use crate::asked::{ask, tried};
 use crate::guard::Guard;
 use crate::once::{callable, called};
 use crate::thrown::thrown;
@@ -48,10 +48,16 @@ impl Lock {
 
     /// As `acquire` does it.
     pub(crate) fn acquired(&self, timeout: Option<&Zval>) -> PhpResult<Guard> {
-        match outcome(self.handle(), "acquire", &[timeout])? {
-            Outcome::Granted(guard) => Ok(Guard::new(guard)),
-            _ => Err(thrown(lost_track("acquire"))),
-        }
+        self.acquired_or(timeout)?.map_err(thrown)
+    }
+
+    /// The same with the core's own error.
+    pub(crate) fn acquired_or(&self, timeout: Option<&Zval>) -> PhpResult<Result<Guard, Error>> {
+        Ok(match tried(self.handle(), "acquire", &[timeout])? {
+            Ok(Outcome::Granted(guard)) => Ok(Guard::new(guard)),
+            Ok(_) => Err(lost_track("acquire")),
+            Err(error) => Err(error),
+        })
     }
 
     /// As `tryAcquire` does it.

@@ -4,21 +4,30 @@ use ext_php_rs::convert::{IntoZval, IntoZvalDyn};
 use ext_php_rs::exception::{PhpException, PhpResult};
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::Zval;
-use ext_php_rs::zend::ExecutorGlobals;
+use ext_php_rs::zend::{ClassEntry, ExecutorGlobals};
 
 use crate::lock::Lock;
 use crate::thrown::type_error;
 
 /// Calls what a program gave. What it throws goes on its way.
 pub(crate) fn called(work: &ZendCallable<'_>, with: Vec<&dyn IntoZvalDyn>) -> PhpResult<Zval> {
+    called_unless(work, with, None, || false).map(Option::unwrap_or_default)
+}
+
+/// The same; none where it throws what is of that class, and `is_expected`.
+pub(crate) fn called_unless(
+    work: &ZendCallable<'_>,
+    with: Vec<&dyn IntoZvalDyn>,
+    class: Option<&'static ClassEntry>,
+    is_expected: impl FnOnce() -> bool,
+) -> PhpResult<Option<Zval>> {
     let done = work.try_call(with);
-    match ExecutorGlobals::take_exception() {
-        Some(exception) => {
-            let class = exception.get_class_entry();
-            Err(PhpException::new(String::new(), 0, class).with_object(exception.into_zval(false)?))
-        }
-        None => Ok(done?),
+    let Some(exception) = ExecutorGlobals::take_exception() else { return Ok(Some(done?)) };
+    if class.is_some_and(|class| exception.instance_of(class)) && is_expected() {
+        return Ok(None);
     }
+    let class = exception.get_class_entry();
+    Err(PhpException::new(String::new(), 0, class).with_object(exception.into_zval(false)?))
 }
 
 /// A job that one caller at a time does, such as to rebuild a cache entry that expired.

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use lockwright::binding::{Held, Standing, unload};
 use lockwright::{Client, Guard};
 
+use crate::{log, login, told};
+
 thread_local! {
     /// What is held in this request.
     static HELD: RefCell<Vec<Arc<Held>>> = const { RefCell::new(Vec::new()) };
-    /// Clients that no object has any more, by what they were connected with.
-    static RESTING: RefCell<Vec<(String, Client)>> = const { RefCell::new(Vec::new()) };
+    /// Clients that no object has any more.
+    static RESTING: RefCell<Vec<Resting>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Has it given back at the end of this request, whatever becomes of the object that PHP gets.
@@ -37,13 +39,22 @@ pub(crate) fn give_back(held: &Held) {
 /// How many clients rest: a program with more than so many places connects anew.
 const MOST: usize = 16;
 
+/// A client that nobody uses.
+pub(crate) struct Resting {
+    /// What it was connected with.
+    pub(crate) key: String,
+    pub(crate) core: Client,
+    /// Where it finds who gives user and password, if it asks.
+    pub(crate) slot: Option<u64>,
+}
+
 /// Keeps a client for whoever connects to the same; one is enough.
-pub(crate) fn rest(key: String, client: Client) {
+pub(crate) fn rest(client: Resting) {
     let over = RESTING.with_borrow_mut(|all| {
-        if all.iter().any(|(other, _)| *other == key) {
-            return Some((key, client));
+        if all.iter().any(|other| other.key == client.key) {
+            return Some(client);
         }
-        all.push((key, client));
+        all.push(client);
         (all.len() > MOST).then(|| all.remove(0))
     });
     // A connection ends here, with nothing borrowed.
@@ -51,10 +62,10 @@ pub(crate) fn rest(key: String, client: Client) {
 }
 
 /// A client that rests.
-pub(crate) fn rested(key: &str) -> Option<Client> {
+pub(crate) fn rested(key: &str) -> Option<Resting> {
     RESTING.with_borrow_mut(|all| {
-        let at = all.iter().position(|(other, _)| other == key)?;
-        Some(all.swap_remove(at).1)
+        let at = all.iter().position(|other| other.key == key)?;
+        Some(all.swap_remove(at))
     })
 }
 
@@ -63,6 +74,9 @@ pub(crate) unsafe extern "C" fn ended(_kind: i32, _module: i32) -> i32 {
     drop(catch_unwind(AssertUnwindSafe(|| {
         let all = HELD.with_borrow_mut(std::mem::take);
         all.iter().for_each(|held| give_back(held));
+        told::ended();
+        login::ended();
+        log::stop();
     })));
     0
 }

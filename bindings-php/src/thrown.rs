@@ -3,13 +3,15 @@
 use ext_php_rs::convert::IntoZval;
 use ext_php_rs::exception::PhpException;
 use ext_php_rs::types::ZendObject;
-use ext_php_rs::zend::ce;
+use ext_php_rs::zend::{ExecutorGlobals, ce};
 use lockwright::Error;
 
 use crate::classes;
+use crate::login;
 
 /// The exception of the class for its code.
 pub(crate) fn thrown(error: Error) -> PhpException {
+    login::go_on();
     let message = error.to_string();
     let Some(class) = classes::of_error(error.kind()) else { return PhpException::from_message(message) };
     let mut exception = ZendObject::new(class);
@@ -23,6 +25,25 @@ pub(crate) fn thrown(error: Error) -> PhpException {
         Ok(object) => PhpException::new(message, 0, class).with_object(object),
         Err(_) => PhpException::new(message, 0, class),
     }
+}
+
+unsafe extern "C" {
+    /// As `zend_exceptions.h` has it. It also puts right where the program goes on, which whoever is called between two
+    /// of its steps has to.
+    fn zend_clear_exception();
+}
+
+/// The class and the message of what a function of the program's threw, which goes no further.
+pub(crate) fn caught() -> Option<String> {
+    let globals = ExecutorGlobals::get();
+    let said = globals.exception().map(|exception| {
+        let class = exception.get_class_name().unwrap_or_default();
+        format!("{class}: {}", classes::message(exception))
+    });
+    drop(globals);
+    // SAFETY: PHP's thread, with nothing borrowed of the exception.
+    unsafe { zend_clear_exception() }
+    said
 }
 
 /// An argument that is not of the type that its method takes.

@@ -10,19 +10,24 @@ use lockwright::blocking::Wait;
 use lockwright::{Error, Kind, Result};
 
 use crate::thrown::thrown;
+use crate::told;
 
 /// How long a wait goes on before it looks for signals.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// What comes of what `begin` begins.
-pub(crate) fn waited(operation: &'static str, begin: impl FnOnce() -> Result<Waiting>) -> PhpResult<Outcome> {
-    let mut waiting = begin().map_err(thrown)?;
+/// What comes of what `begin` begins, unless PHP ends the wait.
+pub(crate) fn waited(operation: &'static str, begin: impl FnOnce() -> Result<Waiting>) -> PhpResult<Result<Outcome>> {
+    told::ring_again();
+    let mut waiting = match begin() {
+        Ok(waiting) => waiting,
+        Err(error) => return Ok(Err(error)),
+    };
     if let Some(result) = waiting.at_once() {
-        return result.map_err(thrown);
+        return Ok(result);
     }
     loop {
         if let Some(result) = waiting.wait(Wait::Park(SLICE)) {
-            return result.map_err(thrown);
+            return Ok(result);
         }
         match interrupted() {
             Interrupted::No => {}
@@ -83,11 +88,13 @@ fn interrupted() -> Interrupted {
         return Interrupted::GiveUp;
     }
     ExecutorGlobals::get_mut().cancel_interrupt();
+    // Read before: whatever is called needs the globals, too.
+    let frame = ExecutorGlobals::get().current_execute_data;
     let handled = try_catch(|| {
         // SAFETY: PHP calls it so between two steps of its own, with the frame that is executed, as this call is.
         unsafe {
             if let Some(handle) = ffi::zend_interrupt_function {
-                handle(ExecutorGlobals::get().current_execute_data);
+                handle(frame);
             }
         }
     });

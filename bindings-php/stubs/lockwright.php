@@ -209,6 +209,9 @@ final class Client
      * given here. `prefix`: put before every lock name. `connectTimeout`: limit for making one connection (2).
      * `responseTimeout`: limit for one reply; after it the request is asked again (1). `storeTimeout`: how long an
      * operation goes on asking a store that does not answer (5). `ca`, `cert` and `key`: PEM files.
+     * `credentials` returns an array of user and password, and is asked at every new connection, in the program's own
+     * thread. When it throws, what needed the connection throws AuthFailed, which names the cause. While the program is
+     * in `sleep` or the like it cannot be asked; then a connection fails that renews a lease, and is tried again.
      */
     public static function connect(
         ?string $url = null,
@@ -219,6 +222,7 @@ final class Client
         ?string $ca = null,
         ?string $cert = null,
         ?string $key = null,
+        ?callable $credentials = null,
     ): Client {}
 
     /**
@@ -512,6 +516,18 @@ final class Guard
     /** Seconds that the lock is certainly held without a further renewal. */
     public function remaining(): float {}
 
+    /** Whether it was lost: it is over, and was not given back. */
+    public function isLost(): bool {}
+
+    /**
+     * Calls `listener` with the reason, as `whyLost` has it, when the lock is lost before it is given back: in the
+     * program's own thread, between two of its steps, also while it waits for another lock, but not within `sleep` or a
+     * query. What it throws is thrown there.
+     *
+     * @param callable(string): mixed $listener
+     */
+    public function onLost(callable $listener): void {}
+
     /** `expired`, `max_hold`, `abandoned`, `not_renewed`, `gone`, `broken` or `closed`; null unless it was lost. */
     public function whyLost(): ?string {}
 
@@ -659,6 +675,20 @@ final class Election
     public function campaign(string $proclaims, int|float|string|null $timeout = null): Guard {}
 
     /**
+     * Campaigns, calls `work` with the guard while this one leads, and returns what that returns; then it resigns.
+     *
+     * The work has to look at `isHeld`, or to throw in a listener of `onLost`, and to end soon once leadership is lost:
+     * then this campaigns again, and what the work returned is dropped. A LockLost that the work throws because of that
+     * is no error. A store that does not answer is asked again every 0.5 s. Throws what the work throws, having
+     * resigned, and else what `campaign` throws, but neither Unavailable nor LockLost.
+     *
+     * @template T
+     * @param callable(Guard): T $work
+     * @return T
+     */
+    public function run(string $proclaims, callable $work): mixed {}
+
+    /**
      * Who leads now: an array of `proclaims`, `host`, `pid`, `language`, `token` (higher with every leader) and
      * `leadsFor` (seconds, where the store can tell); null when nobody does.
      */
@@ -688,6 +718,20 @@ final class Histogram
 
     /** How many are not longer than `bound`: what a cumulative bucket of Prometheus counts. */
     public function atMost(int|float|string $bound): int {}
+}
+
+/** Where the library's events go. */
+final class Log
+{
+    /**
+     * Has every event of `level` (`error`, `warning`, which is the default, `info` or `debug`) and above told to
+     * `logger`, a `Psr\Log\LoggerInterface`, until the request ends; with null to nobody any more. It is called in the
+     * program's own thread, between two of its steps and while it waits for a lock. The context has `target`, such as
+     * `lockwright::lost`, `at`, in seconds since 1970, and what the event has.
+     *
+     * What the logger throws becomes a warning of PHP's. Throws InvalidConfig for another level.
+     */
+    public static function to(?object $logger, ?string $level = null): void {}
 }
 
 /** How to have a token checked by what a lock protects. */

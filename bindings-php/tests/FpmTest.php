@@ -116,7 +116,7 @@ final class FpmTest extends TestCase
     /** @dataProvider places */
     public function testACounterIsExactWhileChildrenAreKilledAndReloaded(string $place): void
     {
-        $query = $this->query(['end' => 'count', 'lock' => basename($this->folder)], $this->url($place));
+        $query = $this->query(['end' => 'count', 'ttl' => '1s', 'lock' => basename($this->folder)], $this->url($place));
         [$answers, $open, $got, $failed] = [[], [], [], 0];
         $faults = array_map(fn ($i) => intdiv($i * self::REQUESTS, self::KILLS + 2), range(1, self::KILLS + 1));
         $end = microtime(true) + self::LIMIT;
@@ -179,5 +179,47 @@ final class FpmTest extends TestCase
         $this->assertStringContainsString('held', (string) $answer);
         $this->assertStringContainsString($says, (string) $answer);
         $this->assertNotNull(Lockwright\Client::connect($url)->lock('x')->tryAcquire(), 'the lock is still taken, for 60 s');
+    }
+
+    public function testAGuardInAStaticEndsWithTheRequestThoughItsObjectDoesNot(): void
+    {
+        $connection = $this->ask($this->query(['end' => 'static', 'lock' => 'x'], $this->url('sqlite')));
+        stream_set_timeout($connection, 20);
+        $this->assertSame('held', self::answer((string) stream_get_contents($connection)));
+        $this->assertSame('free', file_get_contents("$this->folder/written"));
+    }
+
+    public function testARequestWhoseClientIsGoneFreesTheLock(): void
+    {
+        $connection = $this->ask($this->query(['end' => 'abort', 'lock' => 'x'], $url = $this->url('sqlite')));
+        $this->until(fn () => file_exists("$this->folder/held"));
+        $lock = Lockwright\Client::connect($url)->lock('x');
+        $this->assertNull($lock->tryAcquire());
+        fclose($connection);
+        $this->assertGreaterThan(0, $lock->acquire(timeout: 20)->token());
+    }
+
+    /** @return iterable<string, array{int, string, int}> */
+    public static function signals(): iterable
+    {
+        yield 'SIGQUIT, which lets it finish' => [SIGQUIT, '60s', 1];
+        yield 'SIGTERM, which kills it, so that its lease ends' => [SIGTERM, '1s', 3];
+    }
+
+    /** @dataProvider signals */
+    public function testAChildThatIsToEndFreesTheLock(int $signal, string $ttl, int $within): void
+    {
+        $connection = $this->ask($this->query(['end' => 'signal', 'ttl' => $ttl, 'lock' => 'x'], $url = $this->url('sqlite')));
+        $this->until(fn () => (int) @file_get_contents("$this->folder/held") > 0);
+        $lock = Lockwright\Client::connect($url)->lock('x');
+        $this->assertNull($lock->tryAcquire());
+        posix_kill((int) file_get_contents("$this->folder/held"), $signal);
+        if ($signal === SIGQUIT) {
+            $this->assertNull($lock->tryAcquire(), 'its request goes on');
+            touch("$this->folder/go");
+            $this->assertSame('held', self::answer((string) stream_get_contents($connection)));
+        }
+        $this->assertGreaterThan(0, $lock->acquire(timeout: $within)->token());
+        $this->until(fn () => count($this->children()) === self::CHILDREN);
     }
 }

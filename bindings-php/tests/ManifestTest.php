@@ -35,7 +35,7 @@ final class ManifestTest extends TestCase
     {
         $options = array_map(fn ($shapes) => array_map(self::camel(...), array_keys($shapes)), Kit::manifest()['core']['options']);
         $lock = $options['lock'];
-        $this->assertSame(['url', ...$options['connect']], self::parameters('Client', 'connect'));
+        $this->assertSame(['url', ...$options['connect'], 'credentials'], self::parameters('Client', 'connect'));
         $this->assertSame($options['require'], self::parameters('Client', 'require'));
         $this->assertSame(['name', ...$lock], self::parameters('Client', 'lock'));
         $but = fn (string ...$not) => array_values(array_diff($lock, ['reentrant'], $not));

@@ -105,6 +105,32 @@ final class RequestTest extends TestCase
         $this->assertNotNull($lock->tryAcquire(), 'nothing of the wait is left');
     }
 
+    /** @requires extension pcntl */
+    public function testASignalHandlerMayLockWhileALockIsWaitedFor(): void
+    {
+        $client = $this->client();
+        $guard = $client->lock('x')->acquire();
+        pcntl_async_signals(true);
+        pcntl_signal(SIGALRM, fn () => $client->lock('y')->run(fn () => $guard->release()));
+        pcntl_alarm(1);
+        $this->assertNotNull($client->lock('x')->acquire(timeout: 20));
+        pcntl_signal(SIGALRM, SIG_DFL);
+    }
+
+    /** @requires extension pcntl */
+    public function testASignalThatEndsTheProgramFreesTheLock(): void
+    {
+        [$out, $status] = php('$client = Lockwright\Client::connect(' . var_export($this->url(), true) . ');
+            $guard = $client->lock("x", ttl: 60)->acquire();
+            pcntl_async_signals(true);
+            pcntl_signal(SIGTERM, fn () => exit(7));
+            pcntl_signal(SIGALRM, fn () => posix_kill(getmypid(), SIGTERM));
+            pcntl_alarm(1);
+            $client->lock("x")->acquire(timeout: 20);');
+        $this->assertSame(7, $status, $out);
+        $this->assertNotNull($this->client()->lock('x')->tryAcquire(), $out);
+    }
+
     public function testARequestThatLocksNothingBeginsNothing(): void
     {
         [$out] = php('echo count(scandir("/proc/self/task")) - 2, " ", count(preg_grep("/socket/", array_map(fn ($fd) => (string) @readlink("/proc/self/fd/$fd"), scandir("/proc/self/fd"))));');

@@ -272,8 +272,10 @@ final class SymfonyTest extends TestCase
 
     public function testALostLockIsAConflict(): void
     {
-        $store = new LockwrightStore(client('server'));
-        $breaker = client('server');
+        $place = place('server');
+        $client = fn () => Lockwright\Client::connect($place, prefix: 'lost-' . getmypid() . ':');
+        $store = new LockwrightStore($client());
+        $breaker = $client();
         foreach ([fn ($key) => $store->putOffExpiration($key, 5), fn ($key) => $store->save($key)] as $use) {
             $store->save($key = new Key('x'));
             $this->assertTrue($breaker->breakLock('x', $store->guard($key)->token()));

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use lockwright_conformance::bad_input::{self, Asked};
 use lockwright_conformance::run::{self, Report, Selection, Suite};
-use lockwright_conformance::{interop, matrix, rows, torture};
+use lockwright_conformance::torture::{self, languages};
+use lockwright_conformance::{interop, matrix, rows};
 
 /// One suite of scenarios for every face and store.
 #[derive(Parser)]
@@ -80,6 +81,18 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Four tasks of each language count under one lock, and one process of each language is killed on the way.
+    Languages {
+        /// The store; may be repeated.
+        #[arg(long = "store", required = true)]
+        stores: Vec<String>,
+        /// How often the counter is raised, by all together.
+        #[arg(long, default_value_t = 10_000)]
+        increments: u64,
+        /// Who is killed when.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Show scenarios, faces and stores.
     List,
 }
@@ -133,6 +146,15 @@ fn obey(command: Command) -> Result<bool, String> {
             for store in &stores {
                 let wanted = torture::Options { store: store.clone(), faces: faces.clone(), minutes, seed };
                 failed += usize::from(!torture::run(&suite, &wanted, &|line| println!("{line}"))?);
+            }
+            println!("{} passed, {failed} failed, 0 skipped", stores.len() - failed);
+            Ok(failed == 0)
+        }
+        Command::Languages { stores, increments, seed } => {
+            let mut failed = 0;
+            for store in &stores {
+                let wanted = languages::Options { store: store.clone(), increments, seed };
+                failed += usize::from(!languages::run(&suite, &wanted, &|line| println!("{line}"))?);
             }
             println!("{} passed, {failed} failed, 0 skipped", stores.len() - failed);
             Ok(failed == 0)

@@ -48,7 +48,8 @@ pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
     teams
 }
 
-fn one_of_each_language(faces: &[Face]) -> Vec<Face> {
+/// The first face of each language.
+pub fn one_of_each_language(faces: &[Face]) -> Vec<Face> {
     let mut chosen: Vec<Face> = Vec::new();
     for face in faces {
         if chosen.iter().all(|other| other.folder != face.folder) {

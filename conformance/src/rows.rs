@@ -41,6 +41,8 @@ pub struct Face {
     pub built: Option<Built>,
     /// Why its threads are not counted once a play is over.
     pub own_threads: Option<String>,
+    /// Why one thing is done at a time in it, so that its tasks are processes.
+    pub one_thread: Option<String>,
     #[serde(default)]
     pub cannot: Reasons,
 }

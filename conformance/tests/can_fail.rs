@@ -6,7 +6,7 @@ use lockwright_conformance::matrix::Outcome;
 use lockwright_conformance::rows::Face;
 use lockwright_conformance::run::{self, Selection, Suite};
 use lockwright_conformance::scenario::Peer;
-use lockwright_conformance::torture;
+use lockwright_conformance::torture::{self, languages};
 
 /// The suite with the Rust shim of that kind in place of all faces.
 fn with_shim(kind: &str) -> Suite {
@@ -61,4 +61,16 @@ fn torture_convicts_a_face_that_locks_nothing() {
     assert!(!torture::run(&unlocked(), &wanted, &|line| said.lock().unwrap().push_str(line)).unwrap());
     let said = said.into_inner().unwrap();
     assert!(said.contains("WRONG  store truth: "), "{said}");
+}
+
+#[test]
+fn languages_that_lock_nothing_are_convicted() {
+    let wanted = languages::Options { store: "sqlite".into(), increments: 400, seed: 3 };
+    let said = Mutex::new(String::new());
+    let tell = |line: &str| said.lock().unwrap().push_str(line);
+    assert!(!languages::run(&unlocked(), &wanted, &tell).unwrap());
+    assert!(languages::run(&with_shim("blocking"), &wanted, &tell).unwrap());
+    let said = said.into_inner().unwrap();
+    assert!(said.contains("WRONG  store truth: "), "{said}");
+    assert!(said.contains(", 400 increments are logged (rust 400), 0 whose"), "{said}");
 }

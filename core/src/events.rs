@@ -8,7 +8,7 @@ pub(crate) mod backlog;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use tracing::field::{Field, Visit};
@@ -107,8 +107,13 @@ pub enum Value {
 /// `unsupported` when this program has a `tracing` subscriber already, which then gets the events.
 pub fn collect(level: Option<Level>, capacity: usize) -> Result<Arc<Events>> {
     let level = AtomicU8::new(number(level));
-    let events =
-        Arc::new(Events { boxes: Generational::new(Arc::default()), level, spans: AtomicU64::new(1), capacity });
+    let events = Arc::new(Events {
+        boxes: Generational::new(Arc::default()),
+        level,
+        spans: AtomicU64::new(1),
+        capacity,
+        bell: OnceLock::new(),
+    });
     let refused = |_| Error::unsupported("connect", "this process has a tracing subscriber already; use that one");
     tracing::subscriber::set_global_default(Collector(events.clone())).map_err(refused)?;
     Ok(events)
@@ -124,6 +129,7 @@ pub struct Events {
     level: AtomicU8,
     spans: AtomicU64,
     capacity: usize,
+    bell: OnceLock<fn()>,
 }
 
 #[derive(Default)]
@@ -162,6 +168,12 @@ impl Events {
         (!over).then(|| queue.backlog.take().into())
     }
 
+    /// Has `bell` called whenever an event arrives, by the thread on which it happens: for a language that has no
+    /// thread to wait with. Only the first one counts.
+    pub fn ring(&self, bell: fn()) {
+        self.bell.get_or_init(|| bell);
+    }
+
     /// Ends every wait, now and later, and takes no more events: the program ends.
     pub fn close(&self) {
         let mailbox = self.mailbox();
@@ -178,6 +190,8 @@ impl Events {
         let mut queue = locked(&mailbox.queue);
         if !queue.closed && queue.backlog.push(event, self.capacity) {
             mailbox.arrived.notify_one();
+            drop(queue);
+            self.bell.get().into_iter().for_each(|bell| bell());
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -16,10 +17,18 @@ use lockwright::queue::OwnerId;
 const SHORT: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_secs(20);
 
+/// How often the bell rang.
+static RUNG: AtomicUsize = AtomicUsize::new(0);
+
 /// Everything told in this process so far.
 fn told() -> Vec<Event> {
     static ALL: OnceLock<(Arc<Events>, Mutex<Vec<Event>>)> = OnceLock::new();
-    let (events, all) = ALL.get_or_init(|| (events::collect(Some(Level::Trace), 100_000).unwrap(), Mutex::default()));
+    let (events, all) = ALL.get_or_init(|| {
+        let events = events::collect(Some(Level::Trace), 100_000).unwrap();
+        events.ring(|| drop(RUNG.fetch_add(1, Ordering::Relaxed)));
+        events.ring(|| panic!("only the first one counts"));
+        (events, Mutex::default())
+    });
     let mut all = all.lock().unwrap();
     all.extend(events.wait(Duration::ZERO).unwrap());
     assert!(all.iter().all(|event| event.missed == 0));
@@ -99,6 +108,8 @@ fn a_lock_taken_and_given_back() {
     assert!(matches!(field(&granted, "attempt"), Some(Value::Text(short)) if short.len() == 8));
     assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
     heard("lockwright::release", &[("lock", "plain"), ("token", &token), ("outcome", "released")]);
+    // Each of them was told by this thread, which rang.
+    assert!(RUNG.load(Ordering::Relaxed) >= 2);
     let metrics = client.metrics();
     assert_eq!((metrics.held, metrics.requests, metrics.round_trips), (0, 2, 2));
     assert_eq!((metrics.wait.count(), metrics.hold.count(), metrics.lost.total()), (1, 1, 0));

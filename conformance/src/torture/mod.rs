@@ -2,6 +2,7 @@
 //! the way to it disturbed, at random from one seed. The referee judges what they logged; whoever is left must be
 //! served in the end.
 
+pub mod languages;
 mod proxy;
 
 use std::collections::BTreeMap;
@@ -113,18 +114,24 @@ struct Worker {
     stopped: Option<Nanos>,
 }
 
+impl Worker {
+    /// Starts it, with a client of that place.
+    fn start(face: &Face, name: String, folder: &Path, uri: &str) -> Result<Self, String> {
+        let shim = Shim::start(face, &folder.join(format!("{name}.err")))?;
+        let answer = shim.ask("open", json!({ "client": "a", "uri": uri }))?;
+        answer.result().map_err(|failure| format!("{name}: open fails: {}", failure.message))?;
+        Ok(Worker { face: face.clone(), name, shim, pending: None, stopped: None })
+    }
+}
+
 impl Torture<'_> {
     /// Starts a process of `face` and gives it work.
     fn hire(&mut self, face: &Face) -> Result<(), String> {
         let name = format!("{}-{}", face.name, self.logs.len());
-        let shim = Shim::start(face, &self.folder.join(format!("{name}.err")))?;
         let by_proxy = self.logs.len() % 2 == 1;
         let uri = self.proxy.as_ref().filter(|_| by_proxy).map_or(&self.uri, |proxy| &proxy.uri);
-        let args = object(json!({ "client": "a", "uri": uri }));
-        let answer = shim.send("open", args)?.wait(Duration::from_secs(30))?.ok_or("open has no answer")?;
-        answer.result().map_err(|failure| format!("{name}: open fails: {}", failure.message))?;
-        self.logs.push(self.folder.join(format!("{name}.log")));
-        let mut worker = Worker { face: face.clone(), name, shim, pending: None, stopped: None };
+        let mut worker = Worker::start(face, name, &self.folder, uri)?;
+        self.logs.push(self.folder.join(format!("{}.log", worker.name)));
         worker.pending = Some(self.work(&worker)?);
         self.workers.push(worker);
         Ok(())

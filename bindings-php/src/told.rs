@@ -1,0 +1,175 @@
+//! What other threads have for PHP: a lock was lost, user and password are wanted, something is to be logged. They
+//! leave it here and set the flag by which PHP is interrupted between two steps of a program, as by a signal; PHP's own
+//! thread takes it up then, in a wait as well. While PHP sleeps, or waits for something else, it stays here.
+//!
+//! What a program gave to be called is kept in PHP's thread, until the request ends.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use ext_php_rs::exception::PhpResult;
+use ext_php_rs::ffi;
+use ext_php_rs::types::Zval;
+use ext_php_rs::zend::ExecutorGlobals;
+use lockwright::binding::{Broker, Generational, Held, locked};
+
+use crate::log;
+use crate::login;
+use crate::once::{callable, called};
+use crate::thrown::thrown;
+
+/// One thing that PHP's thread has to do.
+enum News {
+    Lost(u64, &'static str),
+    Credentials(u64, u32),
+}
+
+/// Where it lies.
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    news: Mutex<VecDeque<News>>,
+    pub(crate) broker: Broker,
+}
+
+/// A forked child never touches its parent's: somebody may have been using that.
+static MAILBOX: OnceLock<Generational<Mailbox>> = OnceLock::new();
+
+/// PHP's own flag, which it looks at whenever it jumps or calls.
+static FLAG: AtomicPtr<AtomicBool> = AtomicPtr::new(ptr::null_mut());
+/// Whether there may be something.
+static RUNG: AtomicBool = AtomicBool::new(false);
+
+type Interrupt = unsafe extern "C" fn(*mut ffi::zend_execute_data);
+
+/// What was called so before us, such as by signals.
+static BEFORE: OnceLock<Option<Interrupt>> = OnceLock::new();
+
+/// PHP's MINIT. Nothing is begun: it is a function that PHP may call.
+pub(crate) fn register() {
+    let globals = ExecutorGlobals::get();
+    FLAG.store((&raw const globals.vm_interrupt).cast::<AtomicBool>().cast_mut(), Ordering::Release);
+    drop(globals);
+    // SAFETY: PHP starts, in one thread.
+    unsafe {
+        let before = ffi::zend_interrupt_function;
+        if BEFORE.set(before).is_ok() {
+            ffi::zend_interrupt_function = Some(interrupted);
+        }
+    }
+}
+
+unsafe extern "C" fn interrupted(frame: *mut ffi::zend_execute_data) {
+    if let Some(Some(before)) = BEFORE.get() {
+        // SAFETY: as PHP would call it.
+        unsafe { before(frame) }
+    }
+    if RUNG.swap(false, Ordering::AcqRel) {
+        take_up();
+    }
+}
+
+/// Has PHP look here soon.
+pub(crate) fn ring() {
+    RUNG.store(true, Ordering::Release);
+    // SAFETY: PHP's globals stay where they are for as long as it runs, and it reads the flag as an atomic of that
+    // size.
+    if let Some(flag) = unsafe { FLAG.load(Ordering::Acquire).as_ref() } {
+        flag.store(true, Ordering::Release);
+    }
+}
+
+/// What had to wait for an exception is taken up soon.
+pub(crate) fn ring_again() {
+    if RUNG.load(Ordering::Acquire) {
+        ring();
+    }
+}
+
+fn mailbox() -> &'static Arc<Mailbox> {
+    MAILBOX.get_or_init(|| Generational::new(Arc::default())).get_or_make(Arc::default)
+}
+
+/// Asks PHP's thread for user and password; `limit` is how long.
+///
+/// # Errors
+/// Why there are none.
+pub(crate) fn ask(slot: u64, limit: std::time::Duration) -> login::Given {
+    let mailbox = mailbox();
+    mailbox.broker.ask(login::CALLABLE, limit, |question| {
+        locked(&mailbox.news).push_back(News::Credentials(slot, question));
+        ring();
+    })
+}
+
+/// In PHP's thread: does what there is to do, until something is thrown.
+fn take_up() {
+    loop {
+        if ExecutorGlobals::has_exception() {
+            // PHP would come back at once, and again, before it looks at what was thrown.
+            return RUNG.store(true, Ordering::Release);
+        }
+        let Some(news) = locked(&mailbox().news).pop_front() else { break };
+        match news {
+            News::Lost(number, why) => tell(number, why),
+            News::Credentials(slot, question) => mailbox().broker.give(question, login::answer(slot)),
+        }
+    }
+    log::tell();
+}
+
+thread_local! {
+    /// Who is to be told of a loss, by number.
+    static LISTENERS: RefCell<Vec<(u64, Zval)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Has `listener` called with the reason when this is lost before it is given back; the number of that.
+pub(crate) fn on_lost(held: &Held, listener: &Zval) -> PhpResult<u64> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    callable(listener, "listener")?;
+    held.is_open("on_lost").map_err(thrown)?;
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    LISTENERS.with_borrow_mut(|all| all.push((number, listener.shallow_clone())));
+    let mailbox = mailbox().clone();
+    held.on_lost(Box::new(move |why| {
+        locked(&mailbox.news).push_back(News::Lost(number, why));
+        ring();
+    }));
+    Ok(number)
+}
+
+fn taken(number: u64) -> Option<Zval> {
+    LISTENERS.with_borrow_mut(|all| {
+        let at = all.iter().position(|(other, _)| *other == number)?;
+        Some(all.swap_remove(at).1)
+    })
+}
+
+/// Nobody wants to hear it any more.
+pub(crate) fn forget(number: u64) {
+    // Dropped with nothing borrowed: that may call PHP.
+    drop(taken(number));
+}
+
+fn tell(number: u64, why: &'static str) {
+    let Some(listener) = taken(number) else { return };
+    let told = callable(&listener, "listener").and_then(|listener| called(&listener, vec![&why]));
+    if let Err(exception) = told {
+        exception.throw();
+    }
+}
+
+/// The request ends: nothing of the program's is called any more.
+pub(crate) fn ended() {
+    let listeners = LISTENERS.with_borrow_mut(std::mem::take);
+    let Some(mailbox) = MAILBOX.get().and_then(Generational::current) else { return };
+    let news = std::mem::take(&mut *locked(&mailbox.news));
+    for news in news {
+        if let News::Credentials(_, question) = news {
+            mailbox.broker.give(question, Err(login::NO_REQUEST.into()));
+        }
+    }
+    drop(listeners);
+}

@@ -1,0 +1,207 @@
+//! All languages at one lock: four tasks of each raise an unguarded counter, so many times in all, though one process
+//! of each language is killed on the way, and another does the rest of its work. Where a task is a process, as in PHP,
+//! four are started.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{SERVED_WITHIN, TASKS, Worker, read};
+use crate::clock::{self, between};
+use crate::dice::Dice;
+use crate::matrix::one_of_each_language;
+use crate::record::Event;
+use crate::referee::{self, History};
+use crate::rows::{Face, RunningStore};
+use crate::run::{Scratch, Suite};
+use crate::scenario::Signal;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub store: String,
+    /// How often the counter is raised, by all together.
+    pub increments: u64,
+    pub seed: u64,
+}
+
+/// How much longer than an increment takes on a busy machine all of them may take together, in seconds.
+const SECONDS_AN_INCREMENT: f64 = 0.02;
+/// How long a killed process's lock may stay its own.
+const TTL: f64 = 1.0;
+
+/// Plays it; false when something was violated. `tell` hears how it ended.
+///
+/// # Errors
+/// When there is no such store, or it cannot be started.
+pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool, String> {
+    let store = suite.stores.iter().find(|store| store.name == wanted.store);
+    let place = RunningStore::start(store.ok_or_else(|| format!("there is no store {}", wanted.store))?.clone())?;
+    let scratch = Scratch::new()?;
+    let word = scratch.word(&format!("languages-{}", wanted.store));
+    let folder = scratch.folder(&word)?;
+    let ours: Vec<_> = suite.faces.iter().filter(|face| face.joins.is_none()).cloned().collect();
+    let faces = one_of_each_language(&ours);
+    let uri = place.uri(&word, &folder);
+    let mut crowd = Crowd { uri, word, folder, hands: Vec::new(), history: History::default(), logs: Vec::new() };
+    let began = clock::now();
+    crowd.hire(&faces, wanted)?;
+    let mut wrong = crowd.work(SERVED_WITHIN + wanted.increments as f64 * SECONDS_AN_INCREMENT)?;
+    let took = between(began, clock::now());
+    let told = crowd.judge(wanted.increments, &mut wrong)?;
+    let residue = place.residue(&crowd.word)?;
+    wrong.extend((!residue.is_empty()).then(|| format!("it leaves this behind for ever:\n{residue}")));
+    tell(&format!("{}: {told}, {took:.1} s", wanted.store));
+    wrong.iter().take(20).for_each(|wrong| tell(&format!("WRONG  {wrong}")));
+    if !wrong.is_empty() {
+        tell(&format!("seed {}; what was logged is in {}", wanted.seed, scratch.keep().display()));
+    }
+    Ok(wrong.is_empty())
+}
+
+struct Crowd {
+    uri: String,
+    word: String,
+    folder: PathBuf,
+    hands: Vec<Hand>,
+    history: History,
+    /// Those of each process, with its language.
+    logs: Vec<(String, PathBuf)>,
+}
+
+/// A process, and what it has to do.
+struct Hand {
+    worker: Worker,
+    log: PathBuf,
+    tasks: u64,
+    /// How many increments it has to make in all, and how many of them it was told to.
+    share: u64,
+    told: u64,
+    /// It is killed once it has made so many.
+    doom: Option<u64>,
+}
+
+impl Crowd {
+    /// Starts the processes of all languages, one of each of which is doomed.
+    fn hire(&mut self, faces: &[Face], wanted: &Options) -> Result<(), String> {
+        let mut dice = Dice::new(wanted.seed);
+        let parts = |of: u64, among: u64| (0..among).map(move |part| of / among + u64::from(part < of % among));
+        for (face, share) in faces.iter().zip(parts(wanted.increments, faces.len() as u64)) {
+            let (processes, tasks) = if face.one_thread.is_some() { (TASKS, 1) } else { (1, TASKS) };
+            let doomed = dice.below(processes);
+            for (number, share) in (0..).zip(parts(share, processes)) {
+                let doom = (number == doomed).then(|| share / 8 + dice.below(share / 4));
+                self.start(face, tasks, share, doom)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, face: &Face, tasks: u64, share: u64, doom: Option<u64>) -> Result<(), String> {
+        let name = format!("{}-{}", face.name, self.logs.len());
+        let log = self.folder.join(format!("{name}.log"));
+        let worker = Worker::start(face, name, &self.folder, &self.uri)?;
+        self.logs.push((worker.shim.language.clone(), log.clone()));
+        let mut hand = Hand { worker, log, tasks, share, told: 0, doom };
+        self.order(&mut hand)?;
+        self.hands.push(hand);
+        Ok(())
+    }
+
+    /// Tells it what is next, which its tasks do in equal parts; what is left over is done by one of them.
+    fn order(&self, hand: &mut Hand) -> Result<(), String> {
+        let left = hand.share - hand.told;
+        let tasks = if left < hand.tasks { 1 } else { hand.tasks };
+        hand.told += left / tasks * tasks;
+        let args = json!({
+            "client": "a", "lock": format!("{}.x", self.word), "ttl": TTL, "tasks": tasks, "increments": left / tasks,
+            "name": hand.worker.name, "counter": self.folder.join("counter"), "log": hand.log,
+        });
+        hand.worker.pending = if left == 0 { None } else { Some(hand.worker.shim.send("work", super::object(args))?) };
+        Ok(())
+    }
+
+    /// Lets them work until all is done; what went wrong.
+    fn work(&mut self, patience: f64) -> Result<Vec<String>, String> {
+        let (began, mut wrong) = (clock::now(), Vec::new());
+        while self.hands.iter().any(|hand| hand.worker.pending.is_some()) {
+            if between(began, clock::now()) > patience {
+                wrong.push(format!("they are not through after {patience} s"));
+                return Ok(wrong);
+            }
+            for at in 0..self.hands.len() {
+                let hand = &self.hands[at];
+                if hand.doom.is_some_and(|doom| increments(hand) >= doom) {
+                    self.kill(at)?;
+                } else {
+                    wrong.extend(self.go_on(at)?);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        for hand in &self.hands {
+            wrong.extend(hand.doom.map(|_| format!("{} was through before it was killed", hand.worker.name)));
+            hand.worker.shim.end().map_err(|error| format!("{}: {error}", hand.worker.name))?;
+        }
+        Ok(wrong)
+    }
+
+    fn kill(&mut self, at: usize) -> Result<(), String> {
+        let hand = self.hands.swap_remove(at);
+        // Before: a store that sees a holder die may grant its lock before the signal's sender hears of it.
+        self.history.deaths.push((hand.worker.shim.pid, clock::now()));
+        hand.worker.shim.signal(Signal::Kill)?;
+        while hand.worker.pending.as_ref().is_some_and(|pending| matches!(pending.wait(Duration::ZERO), Ok(None))) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.start(&hand.worker.face, hand.tasks, hand.share - increments(&hand), None)
+    }
+
+    fn go_on(&mut self, at: usize) -> Result<Option<String>, String> {
+        let Some(pending) = &self.hands[at].worker.pending else { return Ok(None) };
+        let Some(answer) = pending.wait(Duration::ZERO)? else { return Ok(None) };
+        let mut hand = self.hands.swap_remove(at);
+        let failed = answer.result().err().map(|f| format!("{}: {}: {}", hand.worker.name, f.code, f.message));
+        hand.worker.pending = None;
+        if failed.is_none() {
+            self.order(&mut hand)?;
+        }
+        self.hands.push(hand);
+        Ok(failed)
+    }
+
+    /// What is told of it.
+    fn judge(&mut self, wanted: u64, wrong: &mut Vec<String>) -> Result<String, String> {
+        let mut each = BTreeMap::<&str, u64>::new();
+        for (language, log) in &self.logs {
+            let records = read(log)?;
+            let made = records.iter().filter(|record| matches!(record.event, Event::Increment { .. })).count();
+            *each.entry(language).or_default() += made as u64;
+            self.history.records.extend(records);
+        }
+        let counter = std::fs::read_to_string(self.folder.join("counter")).unwrap_or_default();
+        self.history.counter = counter.trim().parse().unwrap_or_default();
+        let judgement = referee::judge(&self.history);
+        wrong.extend(judgement.violations.iter().map(ToString::to_string));
+        if each.values().sum::<u64>() != wanted {
+            wrong.push(format!("{wanted} increments were wanted"));
+        }
+        let each: Vec<_> = each.iter().map(|(language, made)| format!("{language} {made}")).collect();
+        Ok(format!(
+            "the counter is {}, {} increments are logged ({}), {} whose lock was lost on the way, {} processes killed",
+            self.history.counter,
+            judgement.increments,
+            each.join(", "),
+            judgement.late,
+            self.history.deaths.len()
+        ))
+    }
+}
+
+/// How many its tasks have made so far.
+fn increments(hand: &Hand) -> u64 {
+    let log = std::fs::read_to_string(&hand.log).unwrap_or_default();
+    log.lines().filter(|line| line.contains("\"until\"") && line.contains("\"value\"")).count() as u64
+}
