@@ -29,7 +29,8 @@
 //!   others went on. Where the store does not say for `store_timeout` which it was, that is an error, `unavailable`.
 //! * **Everybody names the same number of parties.** Whoever names another one than those who wait gets
 //!   `invalid_config`.
-//! * **The generation** rises by one whenever the barrier opens. It is remembered for three ttls and about a minute
+//! * **The generation** rises by one whenever the barrier opens; on etcd and ZooKeeper, whose own count of changes it
+//!   is, by more than one. Elsewhere it is remembered for three ttls and about a minute
 //!   after the last use; after that it goes on from the store's clock, in milliseconds, so it rises as fencing tokens
 //!   do.
 //! * **Nothing is held**: no token, nothing to release. Those who wait are told by push, and ask each ttl/3 besides.
