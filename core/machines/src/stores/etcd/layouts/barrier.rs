@@ -6,8 +6,8 @@
 //! lease. So all pass or none, and the revision of that transaction is the generation. A place that went is looked for
 //! there; where neither is, the lease ended, and nobody knows any more what became of it: that is the error `lost`.
 //!
-//! A request that was never answered may come later. It finds the fence written by an undo, or its place, or what became
-//! of that, and does nothing.
+//! A request that was never answered may come later. It finds the fence written by an undo, or its place, or what
+//! became of that, and does nothing.
 //!
 //! ```text
 //! acquire   input                                  next
