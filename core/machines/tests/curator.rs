@@ -168,7 +168,7 @@ fn one_waits_for_a_latch_and_whatever_goes_wrong() {
 #[test]
 fn whoever_counts_down_counts_once_however_often_it_asks() {
     for (counters, losses, grain) in [(2, 0, Grain::Requests), (2, 2, Grain::Writes), (3, 1, Grain::Writes)] {
-        let ways = count_down(counters, losses, grain, Server::new());
-        println!("{counters} count down, {losses} answers lost: {ways} ways");
+        let states = count_down(counters, losses, grain, Server::new());
+        println!("curator: {counters} count down, {losses} answers lost: {states} states");
     }
 }

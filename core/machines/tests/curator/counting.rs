@@ -1,6 +1,9 @@
 //! Everything that can happen to those who count a latch down at the same time: every order in which what they ask is
 //! executed, one request after the other, and every answer that is lost, so that it is asked again.
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use lockwright_machines::gate::{Answer, CountOperation, Gate};
 use lockwright_machines::protocol::{AttemptId, Inquiry, Layout, Question, Reply, Requests};
 use lockwright_machines::stores::zookeeper::layouts::line_layout::LineLayout;
@@ -10,7 +13,7 @@ use crate::server::Server;
 use crate::setup::{COUNT, LATCH};
 
 /// One who counts: what it was answered, and what of the answers to its last write has come.
-#[derive(Clone)]
+#[derive(Clone, Hash)]
 struct Counter {
     attempt: u128,
     answered: Vec<Vec<Reply>>,
@@ -48,55 +51,70 @@ pub enum Grain {
     Writes,
 }
 
-/// Has so many count down a latch, of which so many answers are lost; in how many ways that can go.
-pub fn count_down(counters: u32, losses: u32, grain: Grain, mut server: Server) -> u64 {
+/// Has so many count down a latch, of which so many answers are lost; how many states there are.
+pub fn count_down(counters: u32, losses: u32, grain: Grain, mut server: Server) -> usize {
     let attempts = (0..counters).map(|n| Counter { attempt: u128::from(n) + 1, answered: vec![], come: vec![] });
     if grain == Grain::Requests {
         // That it is made is another matter.
         server.make_latch();
     }
-    go(&attempts.collect::<Vec<_>>(), losses, grain, &server, counters)
+    let mut known = HashSet::new();
+    let mut open = vec![State { counters: attempts.collect(), losses, server }];
+    while let Some(state) = open.pop() {
+        let mut print = DefaultHasher::new();
+        state.hash(&mut print);
+        if known.insert(print.finish()) {
+            open.extend(state.next(grain));
+        }
+    }
+    known.len()
 }
 
-fn go(counters: &[Counter], losses: u32, grain: Grain, server: &Server, all: u32) -> u64 {
-    let mut ways = 0;
-    let mut left = Vec::new();
-    for (at, counter) in counters.iter().enumerate() {
-        let requests = match counter.next() {
-            Next::Asks(requests) => requests,
-            Next::Over(Answer::Left(count)) => {
-                left.push(count);
-                continue;
+#[derive(Clone, Hash)]
+struct State {
+    counters: Vec<Counter>,
+    /// How many answers may be lost yet.
+    losses: u32,
+    server: Server,
+}
+
+impl State {
+    /// What it may come to next.
+    fn next(&self, grain: Grain) -> Vec<State> {
+        let mut states = Vec::new();
+        let mut left = Vec::new();
+        for (at, counter) in self.counters.iter().enumerate() {
+            let requests = match counter.next() {
+                Next::Asks(requests) => requests,
+                Next::Over(Answer::Left(count)) => {
+                    left.push(count);
+                    continue;
+                }
+                Next::Over(other) => panic!("{other:?}"),
+            };
+            let mut after = self.clone();
+            let done = &mut after.counters[at];
+            let count = if grain == Grain::Writes { requests.len() } else { 1 };
+            for request in &requests[done.come.len()..][..count] {
+                let (reply, _) = after.server.execute(at, at as i64 + 1, request);
+                done.come.push(reply);
             }
-            Next::Over(other) => panic!("{other:?}"),
-        };
-        let mut then = |counter: Counter, losses, server: &Server| {
-            let mut counters = counters.to_vec();
-            counters[at] = counter;
-            ways += go(&counters, losses, grain, server, all);
-        };
-        let (mut done, mut server) = (counter.clone(), server.clone());
-        let count = if grain == Grain::Writes { requests.len() } else { 1 };
-        for request in &requests[done.come.len()..][..count] {
-            let (reply, _) = server.execute(at, at as i64 + 1, request);
-            done.come.push(reply);
+            if done.come.len() == requests.len() {
+                let come = std::mem::take(&mut done.come);
+                if self.losses > 0 {
+                    // It is asked again, though it was done.
+                    states.push(State { losses: self.losses - 1, ..after.clone() });
+                }
+                after.counters[at].answered.push(come);
+            }
+            states.push(after);
         }
-        if done.come.len() < requests.len() {
-            then(done, losses, &server);
-            continue;
+        if left.len() == self.counters.len() {
+            let all = u32::try_from(left.len()).expect("few");
+            assert_eq!(self.server.count(), Some(COUNT.saturating_sub(all)), "each counts once");
+            assert_eq!(self.server.is_shut(), self.server.count() > Some(0), "it is shut while it counts");
+            assert!(left.iter().all(|left| *left < COUNT), "{left:?}");
         }
-        if losses > 0 {
-            // It is asked again, though it was done.
-            then(Counter { come: vec![], ..counter.clone() }, losses - 1, &server);
-        }
-        done.answered.push(std::mem::take(&mut done.come));
-        then(done, losses, &server);
+        states
     }
-    if left.len() == counters.len() {
-        assert_eq!(server.count(), Some(COUNT.saturating_sub(all)), "each counts once");
-        assert_eq!(server.is_shut(), server.count() > Some(0), "it is shut while it counts");
-        assert!(left.iter().all(|left| *left < COUNT), "{left:?}");
-        ways += 1;
-    }
-    ways
 }
