@@ -3,6 +3,8 @@
 //! longer than [`PARTING`]. Where a grant [cannot be given back](crate::protocol::Push::is_final) the task waits for as
 //! long as for any answer whether the grant came first, and is told then that it has what it waited for.
 
+use std::time::Duration;
+
 use super::LockMachine;
 use super::effects::Settled;
 use super::environment::{Handles, Held, Hold, Step};
