@@ -512,3 +512,86 @@ fn whoever_is_not_known_or_has_no_rights_is_told() {
     let client = lockwright::blocking::connect(&by_certificate).unwrap();
     assert!(client.lock(&name("x")).try_acquire().unwrap().is_some());
 }
+
+#[test]
+fn all_at_a_barrier_go_on_together_and_nobody_is_ahead_by_more_than_one_generation() {
+    let (uri, name) = (address(), name("x"));
+    let parties: Vec<_> = (0..4)
+        .map(|_| {
+            let client = client(&uri, "ttl=3s");
+            let barrier = client.barrier(&name, 4).ttl(Duration::from_secs(3)).build().unwrap();
+            let waits = std::thread::spawn(move || (0..25).map(|_| barrier.wait().unwrap()).collect::<Vec<_>>());
+            (client, waits)
+        })
+        .collect();
+    let (clients, waits): (Vec<_>, Vec<_>) = parties.into_iter().unzip();
+    let seen: Vec<_> = waits.into_iter().map(|waits| waits.join().unwrap()).collect();
+    let mut last = 0;
+    for round in 0..25 {
+        let generation = seen[0][round].generation;
+        assert!(generation > last && seen.iter().all(|party| party[round].generation == generation), "{seen:?}");
+        last = generation;
+        let mut indexes: Vec<_> = seen.iter().map(|party| party[round].index).collect();
+        indexes.sort_unstable();
+        assert_eq!(indexes, [0, 1, 2, 3]);
+    }
+    // That it is a barrier is known for as long as somebody lives who opened it.
+    assert_eq!(clients[0].lock(&name).try_acquire().unwrap_err().kind(), Kind::ForeignLayout);
+    assert_eq!(clients[0].latch(&name, 1).build().unwrap().count_down().unwrap_err().kind(), Kind::ForeignLayout);
+    clients.iter().for_each(Client::close);
+    until("nothing is left", || etcdctl(&uri, &["get", "--prefix", &name]).is_empty());
+}
+
+#[test]
+fn a_place_that_was_given_up_is_another_ones_and_a_time_limit_tells_the_truth() {
+    let (uri, name) = (address(), name("x"));
+    let [here, there] = [0, 1].map(|_| client(&uri, "ttl=3s"));
+    let [mine, theirs] =
+        [&here, &there].map(|client| client.barrier(&name, 2).ttl(Duration::from_secs(3)).build().unwrap());
+    assert_eq!((mine.waiting().unwrap(), mine.wait_within(Some(Duration::ZERO)).unwrap()), (0, None));
+    assert_eq!(mine.wait_within(Some(Duration::from_millis(200))).unwrap(), None);
+    let cancelled = mine.gate().begin(None).unwrap();
+    until("it waits", || theirs.waiting().unwrap() == 1);
+    let seen = there.inspect(&name).unwrap();
+    assert_eq!((seen.primitive, seen.waiters), (Some("barrier"), 1));
+    let three = there.barrier(&name, 3).ttl(Duration::from_secs(3)).build().unwrap();
+    assert_eq!(three.wait().unwrap_err().kind(), Kind::InvalidConfig);
+    drop(cancelled);
+    until("it is given up", || theirs.waiting().unwrap() == 0);
+    assert_eq!(there.barrier(&name, 61).build().unwrap_err().kind(), Kind::Unsupported);
+    let mut passed = 0;
+    for round in 0..16_u64 {
+        let waits = {
+            let theirs = theirs.clone();
+            std::thread::spawn(move || theirs.wait_within(Some(Duration::from_millis(300))).unwrap())
+        };
+        std::thread::sleep(Duration::from_millis(270 + round * 3));
+        let other = mine.wait_within(Some(Duration::from_millis(500))).unwrap();
+        assert_eq!(waits.join().unwrap().map(|arrival| arrival.generation), other.map(|arrival| arrival.generation));
+        passed += u32::from(other.is_some());
+        assert_eq!(mine.waiting().unwrap(), 0);
+    }
+    assert!(passed > 0, "nobody passed");
+    let held = here.lock(&format!("{name}/lock")).acquire().unwrap();
+    let of_lock = there.barrier(&format!("{name}/lock"), 1).ttl(Duration::from_secs(3)).build().unwrap();
+    assert_eq!(of_lock.wait().unwrap_err().kind(), Kind::ForeignLayout);
+    assert_eq!(of_lock.waiting().unwrap_err().kind(), Kind::ForeignLayout);
+    drop(held);
+}
+
+#[test]
+fn a_party_whose_lease_ends_while_it_waits_does_not_know_whether_it_passed() {
+    let (uri, name) = (address(), name("x"));
+    let client = client(&uri, "ttl=3s");
+    let barrier = client.barrier(&name, 2).ttl(Duration::from_secs(3)).build().unwrap();
+    let waits = {
+        let barrier = barrier.clone();
+        std::thread::spawn(move || barrier.wait())
+    };
+    until("it waits", || barrier.waiting().unwrap() == 1);
+    let json = etcdctl(&uri, &["get", "-w", "json", "--prefix", &name]);
+    let lease = json.split("\"lease\":").nth(1).unwrap().split(['}', ',']).next().unwrap().parse::<i64>().unwrap();
+    etcdctl(&uri, &["lease", "revoke", &format!("{lease:x}")]);
+    assert_eq!(waits.join().unwrap().unwrap_err().kind(), Kind::Lost);
+    assert_eq!(barrier.waiting().unwrap(), 0);
+}

@@ -114,3 +114,38 @@ fn permits_and_whatever_goes_wrong() {
     let tries = &[TAKES_TWO, Wish::TriesFor(ONE_OF_TWO)];
     Setup::of("etcd: permits, one tries", tries).with(1, &[Fault::Loss, Fault::Expiry, Fault::Cancel]).check();
 }
+
+const MEET: &[Wish] = &[Wish::Meets; 2];
+
+#[test]
+fn two_parties_in_every_order() {
+    Setup::of("etcd: two meet", MEET).check();
+    Setup::of("etcd: one waits, one tries to pass", &[Wish::Meets, Wish::TriesToMeet]).check();
+}
+
+#[test]
+fn two_parties_of_which_one_fails() {
+    for fault in [&[Fault::Cancel], &[Fault::Loss], &[Fault::Expiry], &[Fault::Stop]] {
+        Setup::of("etcd: two meet, a fault", MEET).with(1, fault).check();
+    }
+    Setup::of("etcd: two meet, what is lost has no answer", MEET).with(1, &[Fault::Loss]).with_silence().check();
+}
+
+#[test]
+fn three_of_whom_two_meet() {
+    Setup::of("etcd: three want to meet", &[Wish::Meets; 3]).check();
+}
+
+const LATCHES: &[Wish] = &[Wish::WaitsForLatch; 2];
+
+#[test]
+fn two_wait_for_a_latch() {
+    Setup::of("etcd: two wait for a latch", LATCHES).check();
+    Setup::of("etcd: one waits for a latch, one tries", &[Wish::WaitsForLatch, Wish::TriesLatch]).check();
+}
+
+#[test]
+fn one_waits_for_a_latch_and_whatever_goes_wrong() {
+    let faults = &[Fault::Loss, Fault::Expiry, Fault::Stop, Fault::Cancel];
+    Setup::of("etcd: one waits for a latch, a fault", &[Wish::WaitsForLatch]).with(1, faults).check();
+}

@@ -14,6 +14,8 @@
 
 #![allow(unreachable_pub, dead_code, reason = "the modules are shared, and each test uses its part")]
 
+#[path = "curator/counting.rs"]
+mod counting;
 mod process;
 #[path = "explore/processor.rs"]
 mod processor;
@@ -28,7 +30,9 @@ mod view;
 #[path = "curator/world.rs"]
 mod world;
 
+use counting::{Grain, count_down};
 use lockwright_machines::share::{Primitive, Share};
+use server::Server;
 use setup::{ANY, Fault, Setup, Wish};
 
 const TWO: &[Wish] = &[Wish::Waits; 2];
@@ -138,5 +142,33 @@ fn two_want_a_permit_and_there_is_one() {
 fn two_want_a_permit_and_one_of_them_fails() {
     for fault in [&[Fault::Loss], &[Fault::Cancel]] {
         Setup::of("curator: two want the one permit, a fault", &[PERMIT; 2]).with(1, fault).check();
+    }
+}
+
+const MEET: &[Wish] = &[Wish::Meets; 2];
+
+#[test]
+fn two_parties_in_every_order() {
+    Setup::of("curator: two meet", MEET).check();
+    Setup::of("curator: one waits, one tries to pass", &[Wish::Meets, Wish::TriesToMeet]).check();
+}
+
+#[test]
+fn two_parties_of_which_one_gives_up() {
+    Setup::of("curator: two meet, one gives up", MEET).with(1, &[Fault::Cancel]).check();
+}
+
+#[test]
+fn one_waits_for_a_latch_and_whatever_goes_wrong() {
+    Setup::of("curator: one waits for a latch, a fault", &[Wish::WaitsForLatch]).with(1, ANY).check();
+    let silent = Setup::of("curator: one waits for a latch, what is lost has no answer", &[Wish::WaitsForLatch]);
+    silent.with(1, &[Fault::Loss, Fault::Expiry]).with_silence().check();
+}
+
+#[test]
+fn whoever_counts_down_counts_once_however_often_it_asks() {
+    for (counters, losses, grain) in [(2, 0, Grain::Requests), (2, 2, Grain::Writes), (3, 1, Grain::Writes)] {
+        let states = count_down(counters, losses, grain, Server::new());
+        println!("curator: {counters} count down, {losses} answers lost: {states} states");
     }
 }

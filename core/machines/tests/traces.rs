@@ -61,6 +61,10 @@ type Layout = (&'static str, fn(&str) -> Box<dyn Protocol>);
 
 /// A new layout is one line here and one file of the same name.
 const LAYOUTS: &[Layout] = &[
+    ("etcd_barrier", |_| {
+        let plan = BarrierPlan::new(2, Duration::from_secs(30), Duration::from_secs(70)).expect("in range");
+        Box::new(etcd::layouts::barrier::Barrier::new("orders".into(), plan))
+    }),
     ("etcd_concurrency", |_| {
         Box::new(etcd::layouts::concurrency::Concurrency::new("orders".into(), Duration::from_secs(30)))
     }),
@@ -83,8 +87,16 @@ const LAYOUTS: &[Layout] = &[
     ("redis_spring", redis_spring),
     ("redis_string", |format| by_recipe(&redis::layouts::string::FAMILY, format)),
     ("redis_symfony", |format| by_recipe(&redis::layouts::symfony::FAMILY, format)),
+    ("zookeeper_barrier", |_| {
+        let plan = BarrierPlan::new(2, Duration::from_secs(30), Duration::from_secs(70)).expect("in range");
+        Box::new(zookeeper::layouts::barrier::Barrier::new("/locks/orders".into(), plan))
+    }),
     ("zookeeper_curator", zookeeper_line),
     ("zookeeper_kazoo", zookeeper_line),
+    ("zookeeper_latch", |_| {
+        let plan = LatchPlan::new(3, Duration::from_secs(60)).expect("in range");
+        Box::new(zookeeper::layouts::latch::Latch::new("/locks/orders".into(), plan))
+    }),
     ("zookeeper_permits", |take| {
         let take = take.parse().unwrap_or(1);
         Box::new(zookeeper::layouts::permits::Permits::new("/locks/orders".into(), take, 3))

@@ -25,13 +25,15 @@
 //!   times out, is cancelled or whose client is closed gives its place up, and the others go on waiting for whoever
 //!   replaces it. That is not what `threading.Barrier` and `CyclicBarrier` do: those break for everybody. So a wait
 //!   that must end has a time limit.
+//! * **Where places are kept by a session** (etcd, ZooKeeper) a party whose session at the store ended while it waited
+//!   fails with `lost`.
 //! * **A time limit tells the truth**: a wait that was given up just as the barrier opened with it succeeds, since the
 //!   others went on. Where the store does not say for `store_timeout` which it was, that is an error, `unavailable`.
 //! * **Everybody names the same number of parties.** Whoever names another one than those who wait gets
 //!   `invalid_config`.
-//! * **The generation** rises by one whenever the barrier opens. It is remembered for three ttls and about a minute
-//!   after the last use; after that it goes on from the store's clock, in milliseconds, so it rises as fencing tokens
-//!   do.
+//! * **The generation** rises by one whenever the barrier opens; on etcd and ZooKeeper, whose own count of changes it
+//!   is, by more than one. Elsewhere it is remembered for three ttls and about a minute after the last use; after that
+//!   it goes on from the store's clock, in milliseconds, so it rises as fencing tokens do.
 //! * **Nothing is held**: no token, nothing to release. Those who wait are told by push, and ask each ttl/3 besides.
 //!   Where the store can push nothing to this client they poll, as for a lock; their places stand meanwhile.
 //! * A barrier and a lock of one name are not two things: whoever comes second gets `foreign_layout`.

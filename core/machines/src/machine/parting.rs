@@ -1,7 +1,7 @@
 //! Giving up at a time limit. A task whose limit passed is told so once the place that was asked for it at the store is
 //! gone, so that nobody finds the lock handed to a place that was left; a store that does not answer keeps it for no
-//! longer than [`PARTING`]. Where a grant cannot be given back ([`Push::is_final`](crate::protocol::Push::is_final)) the task waits for as long as for any
-//! answer whether the grant came first, and is told then that it has what it waited for.
+//! longer than [`PARTING`]. Where a grant [cannot be given back](crate::protocol::Push::is_final) the task waits for as
+//! long as for any answer whether the grant came first, and is told then that it has what it waited for.
 
 use std::time::Duration;
 

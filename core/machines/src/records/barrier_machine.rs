@@ -156,7 +156,6 @@ impl BarrierMachine {
     }
 
     fn arrived(&self, list: &[i64]) -> Option<Step> {
-        let failed = |kind, message: String| Step::Done(Verdict::Failed(Error::new(kind, "barrier", message)));
         Some(match *list {
             [0, now, others] if others >= 0 => {
                 Step::Done(Verdict::Held { remaining: Duration::ZERO, at: Some(StoreTime(now)), prev: None })
@@ -166,13 +165,12 @@ impl BarrierMachine {
                 Step::Wait(Wait { at: None, remaining: self.plan.ttl / RENEWALS, position: 0, prev: None })
             }
             [2, at] => Step::Done(Verdict::Late { at: StoreTime(at) }),
-            [4] => failed(Kind::NotOwned, "this wait was given up before".into()),
+            [4] => {
+                let error = Error::new(Kind::NotOwned, "barrier", "this wait was given up before");
+                Step::Done(Verdict::Failed(error))
+            }
             [5, parties] if parties > 0 => {
-                let mine = self.plan.parties;
-                let message = format!(
-                    "it is for {mine} parties here, but for {parties} as those say who wait; all must name the same number"
-                );
-                failed(Kind::InvalidConfig, message)
+                Step::Done(Verdict::Failed(differs(self.plan, u32::try_from(parties).ok()?)))
             }
             _ => return None,
         })
@@ -204,7 +202,23 @@ impl Protocol for BarrierMachine {
     }
 }
 
-fn passed(token: u64) -> Option<Step> {
+/// Those who stand there name another number of parties.
+pub(crate) fn differs(plan: BarrierPlan, others: u32) -> Error {
+    let mine = plan.parties;
+    let message =
+        format!("it is for {mine} parties here, but for {others} as those say who wait; all must name the same number");
+    Error::new(Kind::InvalidConfig, "barrier", message)
+}
+
+/// What kept the place is over, and with it what became of that.
+pub(crate) fn lost() -> Error {
+    let message = "this client's session at the store ended while it waited, so that it is not known any more whether it passed; see \
+                   whether the others went on";
+    Error::new(Kind::Lost, "barrier", message)
+}
+
+/// It passed, as a grant of this token.
+pub(crate) fn passed(token: u64) -> Option<Step> {
     let tokens = Some(Tokens::one(token)?);
     Some(Step::Done(Verdict::Granted(Grant { tokens, term: Term::ForGood, prev: None })))
 }

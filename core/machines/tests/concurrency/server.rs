@@ -5,14 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockwright_machines::barrier_cell::Passage;
 use lockwright_machines::protocol::{Arg, Protocol, Reply, Request, StoreEvent};
 use lockwright_machines::share::Share;
+use lockwright_machines::stores::etcd::layouts::barrier::Barrier;
 use lockwright_machines::stores::etcd::layouts::concurrency::Concurrency;
 use lockwright_machines::stores::etcd::layouts::part::Part;
 
-use crate::setup::Wish;
+use crate::setup::{COUNT, LATCH, PARTIES, Wish};
 
 const LOCK: &str = "lk";
+/// The lease of the latch, which nothing ends here.
+const LATCHES: i64 = 1 << 40;
 
 /// What makes the machine of whoever contends there.
 pub fn speaks(wish: Wish) -> fn() -> Box<dyn Protocol> {
@@ -20,6 +24,10 @@ pub fn speaks(wish: Wish) -> fn() -> Box<dyn Protocol> {
         Box::new(Concurrency::of(LOCK.into(), Duration::from_secs(3), part))
     }
     match wish.share() {
+        None if wish.is_of_gate() && !wish.meets() => {
+            || Box::new(Concurrency::waiting(LOCK.into(), Duration::from_secs(3), LATCH))
+        }
+        None if wish.meets() => || Box::new(Barrier::new(LOCK.into(), PARTIES)),
         None => || of(Part::Lock),
         Some(Share::READ) => || of(Part::Read),
         Some(Share::WRITE) => || of(Part::Write),
@@ -61,7 +69,12 @@ pub struct Server {
     over: BTreeSet<i64>,
     /// Since which revision somebody watches the queue.
     watches: BTreeMap<usize, i64>,
+    /// Who passed the barrier, as they are told.
+    passages: BTreeSet<u64>,
     revision: i64,
+    indexes: BTreeMap<Arc<str>, i64>,
+    /// Of the latch.
+    count: u32,
 }
 
 /// Nobody knows what became of it.
@@ -96,7 +109,16 @@ fn queue_of(request: &Request, at: usize) -> (usize, String) {
 impl Server {
     pub fn new() -> Self {
         let (keys, fences, watches) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Server { keys, fences, over: BTreeSet::new(), watches, revision: 100 }
+        Server {
+            keys,
+            fences,
+            over: BTreeSet::new(),
+            watches,
+            passages: BTreeSet::new(),
+            revision: 100,
+            indexes: BTreeMap::new(),
+            count: COUNT,
+        }
     }
 
     /// A request as it leaves: with the fence as it is known.
@@ -108,6 +130,37 @@ impl Server {
 
     fn fence(&self, session: i64) -> i64 {
         self.fences.get(&session).copied().unwrap_or(1)
+    }
+
+    /// Whether somebody passed the barrier so.
+    pub fn passed(&self, token: u64) -> bool {
+        self.passages.contains(&token)
+    }
+
+    /// How many places stand there.
+    pub fn stands(&self) -> usize {
+        self.keys.keys().filter(|key| key.ends_with(".party")).count()
+    }
+
+    /// All of these places pass, or none.
+    fn open(&mut self, request: &Request) -> (Reply, Vec<Fired>) {
+        let of: Vec<_> = (0..request.args.len()).step_by(4).collect();
+        let is_there =
+            |at: &usize| self.keys.get(&key(request, *at)).is_some_and(|node| node.czxid == int(request, at + 1));
+        if !of.iter().all(is_there) {
+            return (Reply::Int(0), Vec::new());
+        }
+        assert_eq!(of.len(), 2, "all pass whom it takes");
+        let places: Vec<_> = of.iter().map(|at| key(request, *at)).collect();
+        let fired = self.remove(&places);
+        for (index, at) in of.into_iter().enumerate() {
+            let node = Node { czxid: self.revision, session: int(request, at + 2) };
+            self.keys.insert(key(request, at + 3), node);
+            self.indexes.insert(key(request, at + 3), index as i64);
+            let passage = Passage::new(index as i64, self.revision).expect("in range");
+            self.passages.insert(passage.token().n);
+        }
+        (Reply::Int(1), fired)
     }
 
     /// Whoever came first has the lock, or writes; readers before the first writer read; and permits are given until
@@ -136,8 +189,32 @@ impl Server {
         self.holders().contains(&Node { czxid: token, session })
     }
 
+    /// Whether nothing is there but a latch, which stays.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.keys.keys().all(|key| key.starts_with("lk/latch/state/"))
+    }
+
+    /// Whether the latch was counted down.
+    pub fn is_open(&self) -> bool {
+        self.count == 0
+    }
+
+    /// There is a latch, since somebody uses it.
+    fn make_latch(&mut self) {
+        for key in [Part::count_key(LOCK), Part::shut_key(LOCK)] {
+            if self.count == COUNT && !self.keys.contains_key(&*key) {
+                self.revision += 1;
+                self.keys.insert(key.into(), Node { czxid: self.revision, session: LATCHES });
+            }
+        }
+    }
+
+    /// Somebody else counts it down.
+    pub fn count_down(&mut self) -> Vec<Fired> {
+        self.make_latch();
+        self.count -= 1;
+        self.revision += 1;
+        if self.count == 0 { self.remove(&[Part::shut_key(LOCK).into()]) } else { Vec::new() }
     }
 
     pub fn execute(&mut self, who: usize, session: i64, request: &Request) -> (Reply, Vec<Fired>) {
@@ -149,12 +226,15 @@ impl Server {
                 .filter(|(_, arg)| matches!(arg, Arg::Key(_)))
                 .map(|(at, _)| key(request, at))
         };
-        let needs_lease = matches!(request.call.name, "acquire" | "try" | "undo");
+        let needs_lease = matches!(request.call.name, "acquire" | "try" | "arrive" | "undo");
         if needs_lease && self.over.contains(&session) {
             return (Reply::Error { code: "LeaseNotFound".into(), message: String::new() }, Vec::new());
         }
         let reply = match request.call.name {
             call @ ("acquire" | "try") => {
+                if key(request, 0).ends_with(".wait") {
+                    self.make_latch();
+                }
                 let own = key(request, 0);
                 let is_there = self.keys.contains_key(&own);
                 if !is_there && int(request, 3) != self.fence(session) {
@@ -167,6 +247,25 @@ impl Server {
                     self.keys.insert(own.clone(), Node { czxid: self.revision, session });
                 }
                 self.queue(session, &own, queue_of(request, 4), 0)
+            }
+            "arrive" => {
+                let own = key(request, 0);
+                let is_there = self.keys.contains_key(&own);
+                let has_passed = self.keys.contains_key(&key(request, 4));
+                if !is_there && int(request, 3) != self.fence(session) {
+                    return (Reply::Error { code: "Fenced".into(), message: String::new() }, Vec::new());
+                }
+                if !is_there && !has_passed {
+                    self.revision += 1;
+                    self.keys.insert(own.clone(), Node { czxid: self.revision, session });
+                }
+                self.queue(session, &own, (100, format!("{LOCK}/")), 0)
+            }
+            "open" => return self.open(request),
+            "fate" => {
+                let created = |at| self.keys.get(&key(request, at)).map_or(0, |node| node.czxid);
+                let index = self.indexes.get(&key(request, 1)).copied().unwrap_or(-1);
+                Reply::List([session, created(0), created(1), index].map(Reply::Int).into())
             }
             "look" => self.queue(session, &key(request, 0), queue_of(request, 3), int(request, 2)),
             "exists" => match self.keys.get(&key(request, 0)) {

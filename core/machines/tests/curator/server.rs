@@ -3,15 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lockwright_machines::protocol::{Protocol, Reply, Request, StoreEvent};
+use lockwright_machines::barrier_cell::Passage;
+use lockwright_machines::protocol::{Arg, Protocol, Reply, Request, StoreEvent};
 use lockwright_machines::share::Share;
+use lockwright_machines::stores::zookeeper::layouts::barrier::Barrier;
+use lockwright_machines::stores::zookeeper::layouts::latch::Latch;
 use lockwright_machines::stores::zookeeper::layouts::line::Line;
 use lockwright_machines::stores::zookeeper::layouts::permits::Permits;
 use lockwright_machines::stores::zookeeper::layouts::recipe::Recipe;
+use lockwright_machines::stores::zookeeper::layouts::{Change, changes};
 
-use crate::setup::Wish;
+use crate::setup::{COUNT, LATCH, PARTIES, Wish};
 
 const DIR: &str = "/lk";
+const LATCH_DIR: &str = "/lk/latch";
 const LEASES: &str = "/lk/leases";
 /// How many permits there are.
 const PERMITS: u32 = 1;
@@ -19,6 +24,8 @@ const PERMITS: u32 = 1;
 /// What makes the machine of whoever contends there.
 pub fn speaks(wish: Wish) -> fn() -> Box<dyn Protocol> {
     match wish.share() {
+        None if wish.is_of_gate() && !wish.meets() => || Box::new(Latch::new(DIR.into(), LATCH)),
+        None if wish.meets() => || Box::new(Barrier::new(DIR.into(), PARTIES)),
         None => || Box::new(Line::new(DIR.into(), Recipe::Mutex)),
         Some(Share::READ) => || Box::new(Line::new(DIR.into(), Recipe::Read)),
         Some(Share::WRITE) => || Box::new(Line::new(DIR.into(), Recipe::Write)),
@@ -50,11 +57,15 @@ pub struct Node {
 /// Whose watch was fired, and of what.
 pub type Fired = (usize, Arc<str>);
 
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Server {
     /// With the number of the next child.
     dirs: BTreeMap<Arc<str>, u32>,
     nodes: BTreeMap<Arc<str>, Node>,
+    /// What was written to nodes and directories, how often, and by which transaction last.
+    written: BTreeMap<Arc<str>, (Arc<str>, i64, i64)>,
+    /// Who passed the barrier, as they are told.
+    passages: BTreeSet<u64>,
     watches: BTreeSet<(Arc<str>, usize)>,
     zxid: i64,
 }
@@ -69,7 +80,7 @@ fn parent(path: &str) -> &str {
 
 impl Server {
     pub fn new() -> Self {
-        Server { dirs: BTreeMap::new(), nodes: BTreeMap::new(), watches: BTreeSet::new(), zxid: 100 }
+        Server { zxid: 100, ..Server::default() }
     }
 
     /// A request as it leaves: here as it is.
@@ -118,11 +129,24 @@ impl Server {
             }
             "exists" => self.stat(session, path),
             "watch" => {
-                if self.nodes.contains_key(path) {
+                if self.there(path).is_some() {
                     self.watches.insert((path.clone(), who));
                 }
                 self.stat(session, path)
             }
+            "read" if self.there(path).is_some() => {
+                let Node { czxid, session: owner } = self.there(path).expect("it is there");
+                let (data, version, mzxid) = self.written.get(path).cloned().unwrap_or(("".into(), 0, czxid));
+                let [session, czxid, owner, version, mzxid, mtime] =
+                    [session, czxid, owner, version, mzxid, 0].map(Reply::Int);
+                Reply::List(vec![session, czxid, owner, Reply::Text(data.to_string()), version, mzxid, mtime])
+            }
+            // Only the clock of a latch is written so, and nobody minds what it says: time stands still here.
+            "set" if self.there(path).is_some() => Reply::Nil,
+            "set" => error("NoNode"),
+            "read" => error("NoNode"),
+            "multi" => return self.together(&changes(&request.args).expect("changes")),
+            "delete" if self.version(path) > 0 && request.args == [Arg::Int(0)] => error("BadVersion"),
             "delete" if self.nodes.contains_key(path) => return (Reply::Nil, self.remove(path)),
             "delete" => error("NoNode"),
             other => panic!("no server has {other}"),
@@ -142,8 +166,114 @@ impl Server {
         (Reply::List(parts), fired)
     }
 
+    fn version(&self, path: &str) -> i64 {
+        self.written.get(path).map_or(0, |(_, version, _)| *version)
+    }
+
+    /// All of these, or none.
+    fn together(&mut self, changes: &[Change]) -> (Reply, Vec<Fired>) {
+        for change in changes {
+            let refused = match change {
+                Change::Set(path, _, version) => match self.there(path) {
+                    Some(_) if self.version(path) == *version => None,
+                    Some(_) => Some("BadVersion"),
+                    None => Some("NoNode"),
+                },
+                Change::Make(path, _) => self.there(path).map(|_| "NodeExists"),
+                Change::Remove(path) => self.there(path).is_none().then_some("NoNode"),
+            };
+            if let Some(refused) = refused {
+                return (error(refused), Vec::new());
+            }
+        }
+        self.zxid += 1;
+        let mut told = Vec::new();
+        let mut pass = 0;
+        for change in changes {
+            match change {
+                Change::Set(path, data, _) => {
+                    if let Some(index) = data.strip_prefix("passed ") {
+                        pass += 1;
+                        let passage = Passage::new(index.parse().expect("a number"), self.zxid).expect("in range");
+                        self.passages.insert(passage.token().n);
+                    }
+                    self.write(path, data);
+                    told.extend(fired(&mut self.watches, path));
+                }
+                Change::Make(path, data) => {
+                    self.dirs.insert(path.clone(), 0);
+                    self.written.insert(path.clone(), (data.clone(), 0, self.zxid));
+                }
+                Change::Remove(path) => {
+                    self.dirs.remove(path);
+                    told.extend(self.remove(path));
+                }
+            }
+        }
+        assert!(pass == 0 || pass == 2, "all pass whom it takes");
+        (Reply::Nil, told)
+    }
+
+    fn write(&mut self, path: &Arc<str>, data: &Arc<str>) {
+        let version = self.version(path) + 1;
+        self.written.insert(path.clone(), (data.clone(), version, self.zxid));
+    }
+
+    /// The node, or directory, of that name.
+    fn there(&self, path: &str) -> Option<Node> {
+        let of_dir = || self.dirs.contains_key(path).then_some(Node { czxid: 1, session: 0 });
+        self.nodes.get(path).copied().or_else(of_dir)
+    }
+
+    /// The count of the latch; none where there is none.
+    pub fn count(&self) -> Option<u32> {
+        self.written.get(LATCH_DIR).and_then(|(data, ..)| data.split(' ').next()?.parse().ok())
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.count() == Some(0)
+    }
+
+    /// Whether what shuts the latch is there.
+    pub fn is_shut(&self) -> bool {
+        self.dirs.contains_key(&*format!("{LATCH_DIR}/shut"))
+    }
+
+    /// There is a latch, of which nobody counted.
+    pub fn make_latch(&mut self) {
+        let below = ["/clock", "/shut"].map(|below| format!("{LATCH_DIR}{below}").into());
+        self.dirs.extend([DIR.into(), LATCH_DIR.into()].into_iter().chain(below).map(|path| (path, 0)));
+        self.written.insert(LATCH_DIR.into(), (format!("{COUNT} 60").into(), 0, self.zxid));
+    }
+
+    /// Somebody else counts it down, as this library does.
+    pub fn count_down(&mut self) -> Vec<Fired> {
+        let (latch, shut): (Arc<str>, Arc<str>) = (LATCH_DIR.into(), format!("{LATCH_DIR}/shut").into());
+        if self.count().is_none() {
+            self.make_latch();
+        }
+        let left = self.count().unwrap_or(COUNT) - 1;
+        self.zxid += 1;
+        self.write(&latch, &format!("{left} 60").into());
+        if left > 0 {
+            return Vec::new();
+        }
+        self.dirs.remove(&shut);
+        self.remove(&shut)
+    }
+
+    /// Whether somebody passed the barrier so.
+    pub fn passed(&self, token: u64) -> bool {
+        self.passages.contains(&token)
+    }
+
+    /// How many places stand there.
+    pub fn stands(&self) -> usize {
+        self.nodes.keys().filter(|path| self.version(path) == 0).count()
+    }
+
     fn stat(&self, session: i64, path: &str) -> Reply {
-        match self.nodes.get(path) {
+        match self.there(path) {
             Some(node) => Reply::List([session, node.czxid, node.session].map(Reply::Int).into()),
             None => error("NoNode"),
         }
@@ -151,6 +281,7 @@ impl Server {
 
     fn remove(&mut self, path: &Arc<str>) -> Vec<Fired> {
         self.nodes.remove(path);
+        self.written.remove(path);
         let of_node = fired(&mut self.watches, path);
         of_node.into_iter().chain(fired(&mut self.watches, parent(path))).collect()
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lockwright_machines::gate::{BarrierPlan, LatchPlan};
 use lockwright_machines::share::Share;
 
 use crate::processor::processor_seconds;
@@ -24,11 +25,28 @@ pub enum Wish {
     /// It waits for this of what several share.
     WaitsFor(Share),
     TriesFor(Share),
+    /// It waits at a barrier for two.
+    Meets,
+    /// It passes if the other one is there.
+    TriesToMeet,
+    /// It waits for a latch, which others count down.
+    WaitsForLatch,
+    TriesLatch,
 }
 
 impl Wish {
     pub fn tries(self) -> bool {
-        matches!(self, Wish::Tries | Wish::TriesFor(_))
+        matches!(self, Wish::Tries | Wish::TriesFor(_) | Wish::TriesToMeet | Wish::TriesLatch)
+    }
+
+    /// Whether it is a party at the barrier.
+    pub fn meets(self) -> bool {
+        matches!(self, Wish::Meets | Wish::TriesToMeet)
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_of_gate(self) -> bool {
+        self.meets() || matches!(self, Wish::WaitsForLatch | Wish::TriesLatch)
     }
 
     pub fn share(self) -> Option<Share> {
@@ -50,9 +68,21 @@ impl Wish {
             Wish::Tries => "try".to_owned(),
             Wish::WaitsFor(share) => format!("wait to {}", of(share)),
             Wish::TriesFor(share) => format!("try to {}", of(share)),
+            Wish::Meets => "wait at a barrier for 2".to_owned(),
+            Wish::TriesToMeet => "try to pass it".to_owned(),
+            Wish::WaitsForLatch => format!("wait for a latch of {COUNT}"),
+            Wish::TriesLatch => "try whether it is open".to_owned(),
         }
     }
 }
+
+/// What a party at the barrier says of it. Nobody looks by its timer before everything else has happened.
+pub const PARTIES: BarrierPlan = BarrierPlan { parties: 2, ttl: Duration::from_secs(30), copies: Duration::ZERO };
+
+/// From where the latch counts.
+pub const COUNT: u32 = 2;
+/// What those who wait for it say.
+pub const LATCH: LatchPlan = LatchPlan { count: COUNT, idle: Duration::from_secs(60) };
 
 /// What becomes of requests whose connection is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

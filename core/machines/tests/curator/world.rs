@@ -19,7 +19,7 @@ use lockwright_machines::token::Token;
 
 use crate::process::{Call, Effects, Part, Process, Settled};
 use crate::server::{Fired, LATE, Server, error, missed, speaks, told};
-use crate::setup::{Failure, Fault, LIFE, STORE_TIMEOUT, Setup, TICK, TTL, Wish};
+use crate::setup::{COUNT, Failure, Fault, LIFE, STORE_TIMEOUT, Setup, TICK, TTL, Wish};
 use crate::view::{Mix, View};
 
 /// Longer than anything is waited for.
@@ -119,6 +119,8 @@ pub struct World {
     faults: &'static [Fault],
     /// How much may go wrong yet.
     most_faults: u8,
+    /// How often the latch is counted down yet.
+    counts: u32,
     sessions: i64,
     /// The highest token of a holder.
     token: u64,
@@ -170,6 +172,8 @@ pub enum Move {
     /// A timer that comes by itself.
     Wake(usize),
     GiveBack(usize),
+    /// Somebody counts the latch down.
+    Count,
     Notice(usize, Order),
     ExecuteLate(usize),
     Reap(usize),
@@ -279,8 +283,13 @@ impl World {
     pub fn new(setup: &Setup) -> Self {
         let client = |(id, wish): (usize, &Wish)| {
             let store_timeout = TICK * STORE_TIMEOUT;
-            let part =
-                Part { id: id as u8, salt: 0, speaks: speaks(*wish), store_timeout, shares: wish.share().is_some() };
+            let part = Part {
+                id: id as u8,
+                salt: 0,
+                speaks: speaks(*wish),
+                store_timeout,
+                shares: wish.share().is_some() || wish.is_of_gate(),
+            };
             Rc::new(Client {
                 wish: *wish,
                 process: Process::new(part, Inbox::Closed),
@@ -300,8 +309,21 @@ impl World {
         let sessions = clients.len() as i64;
         let (server, left) = (Rc::new(Server::new()), Vec::new());
         let Setup { failure, faults, most_faults, .. } = *setup;
-        let mut world =
-            World { clients, server, left, failure, faults, most_faults, sessions, token: 0, alone: 0, wrong: None };
+        let latches = setup.wishes.iter().any(|wish| wish.is_of_gate() && !wish.meets());
+        let counts = if latches { COUNT } else { 0 };
+        let mut world = World {
+            clients,
+            server,
+            left,
+            failure,
+            faults,
+            most_faults,
+            counts,
+            sessions,
+            token: 0,
+            alone: 0,
+            wrong: None,
+        };
         for (who, wish) in setup.wishes.iter().enumerate() {
             world.live(who);
             let tries = wish.tries();
@@ -322,6 +344,7 @@ impl World {
 
     pub fn moves(&self) -> Vec<Move> {
         let mut moves = Vec::new();
+        moves.extend((self.counts > 0).then_some(Move::Count));
         for (who, client) in self.clients.iter().enumerate() {
             let mut may = |can: bool, what: Move| moves.extend(can.then_some(what));
             may(client.is_alive && !client.pending.is_empty(), Move::Execute(who));
@@ -394,6 +417,11 @@ impl World {
                     self.live(who);
                 }
                 self.step(who, |process, effects| process.handle(Event::Tick, effects));
+            }
+            Move::Count => {
+                self.counts -= 1;
+                let fired = Rc::make_mut(&mut self.server).count_down();
+                self.tell(fired);
             }
             Move::GiveBack(who) => {
                 let client = self.client(who);
@@ -605,9 +633,11 @@ impl World {
     }
 
     fn settled(&mut self, who: usize, call: Call, settled: Settled) {
-        let share = self.clients[who].wish.share();
+        let wish = self.clients[who].wish;
+        let share = wish.share();
         // Of those who hold together, a later one may know it earlier.
         let highest = match share {
+            None if wish.is_of_gate() => 0,
             None | Some(Share::WRITE) => self.token,
             Some(Share::READ) => self.alone,
             Some(_) => 0,
@@ -658,10 +688,16 @@ impl World {
             return Err(wrong.clone());
         }
         for holder in self.clients.iter().filter(|client| client.believes()) {
+            let token = holder.process.shown(HOLD).unwrap_or(0);
+            if holder.wish.is_of_gate() {
+                if !(if holder.wish.meets() { self.server.passed(token) } else { self.server.is_open() }) {
+                    return Err(format!("it believes to have passed as {token}, and there is {:?}", self.server));
+                }
+                continue;
+            }
             if holder.process.valid_until(HOLD) > Some(time(holder.life)) {
                 return Err("it believes to hold it for longer than its session is known to live".to_owned());
             }
-            let token = holder.process.shown(HOLD).unwrap_or(0);
             // Of those whom the server has for holders no two are in each other's way.
             if !self.server.holds(holder.session, token as i64) {
                 return Err(format!("it believes to hold it under {token}, and there is {:?}", self.server));
@@ -673,6 +709,15 @@ impl World {
         }
         let is_quiet = !self.moves().into_iter().any(Move::is_due);
         let is_over = self.clients.iter().all(|client| client.is_over());
+        // Whoever is left alone at a barrier waits on.
+        let mut left = self.clients.iter().filter(|client| !client.is_over());
+        if let (Some(last), None, true) = (left.next(), left.next(), is_quiet)
+            && last.wish == Wish::Meets
+            && last.task == Task::Wanting
+            && self.server.stands() == 1
+        {
+            return Ok(());
+        }
         match () {
             () if is_quiet && !is_over => Err("it stands still".to_owned()),
             () if is_quiet && !self.server.is_empty() => Err("something is left".to_owned()),
@@ -683,7 +728,8 @@ impl World {
     pub fn fingerprint(&self) -> u64 {
         let mut state = Mix::new();
         self.clients.iter().for_each(|client| client.print().hash(&mut state));
-        (&*self.server, self.most_faults, self.sessions, self.token, self.alone, self.left.len()).hash(&mut state);
+        (&*self.server, self.most_faults, self.counts, self.sessions, self.token, self.alone, self.left.len())
+            .hash(&mut state);
         self.wrong.is_some().hash(&mut state);
         for left in &self.left {
             let ahead = left.until.saturating_sub(self.clients[left.client].now);

@@ -240,7 +240,7 @@ impl Etcd {
         match request.call.name {
             "latch.change" => self.change_latch(request).await,
             "latch.look" => self.look_at_latch(&request.key).await,
-            "acquire" | "try" => {
+            "acquire" | "try" | "arrive" => {
                 let lease = self.lease().await?;
                 let fence = lease.fence();
                 let copied = self.watches.copies(&request.key);
@@ -271,6 +271,15 @@ impl Etcd {
                 }
                 let looked = self.txn(said(transactions::look(request))?).await?;
                 Ok(self.told(request, transactions::looked(&looked, &lease)))
+            }
+            "open" => {
+                let lease = self.lease().await?;
+                let opened = self.under(&lease, said(transactions::open(request, &lease))?).await?;
+                Ok(Reply::Int(opened.succeeded().into()))
+            }
+            "fate" => {
+                let lease = self.lease().await?;
+                Ok(transactions::fated(&self.txn(said(transactions::fate(request))?).await?, &lease))
             }
             "exists" => {
                 let lease = self.lease().await?;
@@ -364,7 +373,7 @@ fn asks_for_a_place(request: &Request) -> bool {
 fn changes_nothing(request: &Request) -> bool {
     matches!(
         request.call.name,
-        "look" | "exists" | "watch" | "first" | "keys" | "lives" | "status" | "members" | "latch.look"
+        "look" | "exists" | "fate" | "watch" | "first" | "keys" | "lives" | "status" | "members" | "latch.look"
     )
 }
 

@@ -59,9 +59,11 @@ fn queue(line: &str, limit: i64, create: i64) -> TxnOp {
     TxnOp::get(below(line), Some(if create > 0 { options.with_max_create_revision(create) } else { options }))
 }
 
-/// `acquire` and `try`, with the fence as it is known to be; the queue is read or not.
+/// `acquire`, `try` and `arrive`, with the fence as it is known to be; the queue is read or not.
 pub(super) fn join(request: &Request, lease: &Lease, fence: i64, reads: bool) -> Result<Txn> {
-    let (line, own, limit) = (line(request, 4), key(request, 0)?, int(request, 2)?);
+    let arrives = request.call.name == "arrive";
+    let line = if arrives { &request.key } else { line(request, 4) };
+    let (own, limit) = (key(request, 0)?, int(request, 2)?);
     let card = Card::decode(&key(request, 1)?);
     let mut compares = vec![
         Compare::create_revision(&*own, CompareOp::Equal, 0),
@@ -69,6 +71,10 @@ pub(super) fn join(request: &Request, lease: &Lease, fence: i64, reads: bool) ->
     ];
     if request.call.name == "try" {
         compares.push(Compare::create_revision(below(line), CompareOp::Equal, 0).with_prefix());
+    }
+    if arrives {
+        // Whoever passed does not come again, however late its copies.
+        compares.push(Compare::create_revision(&*key(request, 4)?, CompareOp::Equal, 0));
     }
     let kept = || Some(PutOptions::new().with_lease(lease.id));
     let put = TxnOp::put(&*own, &*card.label, kept());
@@ -182,6 +188,34 @@ pub(super) fn created(response: &TxnResponse) -> i64 {
 
 pub(super) fn exists(request: &Request) -> Result<Txn> {
     Ok(Txn::new().and_then([read(&key(request, 0)?)]))
+}
+
+/// Lets places pass: if each is there as it was seen, it is deleted, and it is said how it passed.
+pub(super) fn open(request: &Request, lease: &Lease) -> Result<Txn> {
+    let mut compares = Vec::new();
+    let mut opens = vec![TxnOp::put(Part::opened_key(&request.key), "", Some(PutOptions::new().with_lease(lease.id)))];
+    for (index, at) in (0..request.args.len()).step_by(4).enumerate() {
+        let (place, create, keeps) = (key(request, at)?, int(request, at + 1)?, int(request, at + 2)?);
+        compares.push(Compare::create_revision(&*place, CompareOp::Equal, create));
+        opens.push(TxnOp::delete(&*place, None));
+        let kept = Some(PutOptions::new().with_lease(keeps));
+        opens.push(TxnOp::put(&*key(request, at + 3)?, index.to_string(), kept));
+    }
+    Ok(Txn::new().when(compares).and_then(opens))
+}
+
+pub(super) fn fate(request: &Request) -> Result<Txn> {
+    Ok(Txn::new().and_then([read(&key(request, 0)?), TxnOp::get(&*key(request, 1)?, None)]))
+}
+
+/// The answer to [`fate`].
+pub(super) fn fated(response: &TxnResponse, lease: &Lease) -> Reply {
+    let [TxnOpResponse::Get(place), TxnOpResponse::Get(passed)] = &response.op_responses()[..] else {
+        return Reply::Nil;
+    };
+    let created = |got: &GetResponse| got.kvs().first().map_or(0, KeyValue::create_revision);
+    let index = passed.kvs().first().and_then(|kv| std::str::from_utf8(kv.value()).ok()?.parse().ok());
+    Reply::List([lease.id, created(place), created(passed), index.unwrap_or(-1)].map(Reply::Int).into())
 }
 
 pub(super) fn existing(response: &TxnResponse, lease: &Lease) -> Reply {

@@ -52,7 +52,7 @@ use smallvec::SmallVec;
 
 use super::part::{Part, holding};
 use super::{ACQUIRE, DELETE, EXISTS, LOOK, TRY, UNDO, WATCH};
-use super::{Entry, Queue, doing, first, garbled, int, list, number, on_keys, plan_args, queue, release};
+use super::{Entry, Queue, doing, first, garbled, int, is, list, number, on_keys, plan_args, queue, release};
 use crate::error::{Error, Kind, Result};
 use crate::gate::LatchPlan;
 use crate::lease::ReleaseOutcome;
@@ -78,6 +78,14 @@ const YOUNG: Duration = Duration::from_millis(150);
 const LOOKS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(20)];
 /// The longest that nobody looks: only an event that was lost makes a difference.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// For how long nobody need look by whose watch is of this `age` and who has looked so often since it was set.
+pub(super) fn pause(age: i64, looks: &mut u8) -> Duration {
+    let is_young = u128::try_from(age).is_ok_and(|age| age < YOUNG.as_millis());
+    let soon = LOOKS.get(usize::from(*looks)).filter(|_| is_young);
+    *looks += u8::from(soon.is_some());
+    soon.copied().unwrap_or(PATIENCE)
+}
 
 /// The `concurrency` layout as a machine: one contender for one lock, or for a part of what several share.
 #[derive(Clone, Debug, Hash)]
@@ -456,7 +464,12 @@ impl Contender {
                 let waiting = line.ahead.len().saturating_sub(holding(self.parts(&line.ahead)));
                 let position = u32::try_from(waiting).unwrap_or(u32::MAX);
                 self.at = At::Waiting(line);
-                Ok(Step::Wait(Wait { at: None, remaining: self.pause(*age), position, prev: None }))
+                Ok(Step::Wait(Wait {
+                    at: None,
+                    remaining: pause(*age, &mut self.looks).min(self.terms.ttl),
+                    position,
+                    prev: None,
+                }))
             }
             At::Removing(create, then) => {
                 if let Err(error) = int("acquire", reply) {
@@ -471,14 +484,6 @@ impl Contender {
                 }
             }
         }
-    }
-
-    /// For how long nobody need look, by the age of the watch.
-    fn pause(&mut self, age: i64) -> Duration {
-        let is_young = u128::try_from(age).is_ok_and(|age| age < YOUNG.as_millis());
-        let soon = LOOKS.get(usize::from(self.looks)).filter(|_| is_young);
-        self.looks += u8::from(soon.is_some());
-        soon.copied().unwrap_or(PATIENCE).min(self.terms.ttl)
     }
 
     fn parts<'a>(&'a self, keys: &'a [Arc<str>]) -> impl Iterator<Item = Part> + 'a {
@@ -636,15 +641,11 @@ impl Contender {
     }
 }
 
-fn ask<const N: usize>(requests: [Request; N]) -> Step {
+pub(super) fn ask<const N: usize>(requests: [Request; N]) -> Step {
     Step::Ask(Requests::from_iter(requests))
 }
 
-fn is(reply: &Reply, refusal: &str) -> bool {
-    matches!(reply, Reply::Error { code, .. } if code == refusal)
-}
-
-fn held() -> Step {
+pub(super) fn held() -> Step {
     Step::Done(Verdict::Held { remaining: Duration::ZERO, at: None, prev: None })
 }
 
@@ -658,10 +659,7 @@ impl Refusal {
                      name, or delete it if nobody needs it"
                 ),
             ),
-            Refusal::Other(is) => (
-                Kind::ForeignLayout,
-                format!("a {} is called so, and no {} can be; choose another name", is.word(), part.word()),
-            ),
+            Refusal::Other(is) => return is.excludes(part),
             Refusal::TooMany(permits) => (
                 Kind::InvalidConfig,
                 format!("it has {permits} permits, as whoever uses it longest says; take no more than that"),

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::barrier_layout::BarrierLayout;
 use super::concurrency::Concurrency;
 use super::latch_layout::LatchLayout;
 use super::part::Part;
@@ -96,7 +97,7 @@ impl Layout for ConcurrencyLayout {
     fn gate(&self, gate: Gate) -> Option<Arc<dyn Layout>> {
         match gate {
             Gate::Latch(plan) => Some(Arc::new(LatchLayout { locks: self.clone(), plan })),
-            Gate::Barrier(_) => None,
+            Gate::Barrier(plan) => Some(Arc::new(BarrierLayout { locks: self.clone(), plan })),
         }
     }
 

@@ -46,6 +46,8 @@ use crate::gate::LatchPlan;
 use crate::protocol::{Arg, Call, Op, Reply, Request};
 use crate::replies::refusal;
 
+pub mod barrier;
+mod barrier_layout;
 pub mod concurrency;
 pub mod concurrency_layout;
 pub mod examination;
@@ -82,6 +84,13 @@ pub static FIRST: Call = call("first");
 pub static LIVES: Call = call("lives");
 /// Lists keys.
 pub static KEYS: Call = call("keys");
+
+/// Takes a place at a barrier.
+pub static ARRIVE: Call = call("arrive");
+/// Lets places pass, all of them or none.
+pub static OPEN: Call = call("open");
+/// Reads a place and what became of it.
+pub static FATE: Call = call("fate");
 
 /// Counts a latch down, or sets its count.
 pub static LATCH_CHANGE: Call = call("latch.change");
@@ -178,6 +187,11 @@ fn release(lock: &Arc<str>, own: &Arc<str>, create: u64) -> Request {
 /// From where a latch counts, and for how many seconds it is kept.
 fn plan_args(plan: LatchPlan) -> [Arg; 2] {
     [Arg::Int(plan.count.into()), Arg::Int(i64::try_from(plan.idle.as_secs()).unwrap_or(i64::MAX))]
+}
+
+/// Whether that is this refusal.
+fn is(reply: &Reply, refusal: &str) -> bool {
+    matches!(reply, Reply::Error { code, .. } if code == refusal)
 }
 
 /// An answer that no etcd gives.

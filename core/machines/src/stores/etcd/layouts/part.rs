@@ -10,6 +10,9 @@
 //! | `latch/state/count`, `latch/state/shut` | a latch's count, and what stands there while it is not 0 |
 //! | `latch/<client>.counted` | what a client counted down last |
 //! | `latch/<attempt>.wait` | who waits for the latch |
+//! | `barrier/<attempt>.<parties>.party` | a place at a barrier that is for so many |
+//! | `barrier/<attempt>.passed` | that place, once it passed; its value is its index |
+//! | `barrier/opened` | that the barrier opened, for as long as the client lives that opened it last |
 //!
 //! Whatever else lies there is of another name, which goes on after a slash. An attempt has 32 hexadecimal digits, a
 //! lease 16 at most, a time at least 17 decimal ones; so each key says what it is. All stand in one line, in the order
@@ -20,7 +23,8 @@
 
 use std::sync::Arc;
 
-use crate::lease::{LATCH, LOCK};
+use crate::error::{Error, Kind};
+use crate::lease::{BARRIER, LATCH, LOCK};
 use crate::protocol::AttemptId;
 use crate::share::{Primitive, Share};
 
@@ -33,6 +37,10 @@ const COUNT: &str = "count";
 const SHUT: &str = "shut";
 const COUNTED: &str = "counted";
 const WAIT: &str = "wait";
+const BARRIER_FOLDER: &str = "barrier";
+const PARTY: &str = "party";
+const PASSED: &str = "passed";
+const OPENED: &str = "opened";
 
 /// How many permits a semaphore can have: whoever asks reads that many keys.
 pub const MOST_PERMITS: u32 = 1000;
@@ -57,6 +65,15 @@ pub enum Part {
     Latch,
     /// That it is open.
     Wait,
+    /// A place at a barrier.
+    Party {
+        /// For how many it is, as far as it knows; what the first in line says counts.
+        parties: u32,
+    },
+    /// A place that passed.
+    Passed,
+    /// A barrier that opened.
+    Opened,
 }
 
 impl Part {
@@ -72,7 +89,7 @@ impl Part {
     /// What it is of; none for a lock.
     pub fn primitive(self) -> Option<Primitive> {
         match self {
-            Part::Lock | Part::Latch | Part::Wait => None,
+            Part::Lock | Part::Latch | Part::Wait | Part::Party { .. } | Part::Passed | Part::Opened => None,
             Part::Read | Part::Write => Some(Primitive::RwLock),
             Part::Permits { .. } => Some(Primitive::Semaphore),
         }
@@ -82,15 +99,24 @@ impl Part {
     pub fn word(self) -> &'static str {
         match self {
             Part::Latch | Part::Wait => LATCH,
+            Part::Party { .. } | Part::Passed | Part::Opened => BARRIER,
             _ => self.primitive().map_or(LOCK, Primitive::name),
         }
+    }
+
+    /// Why there can be no `other` of a name that this is of.
+    pub(super) fn excludes(self, other: Part) -> Error {
+        let message = format!("a {} is called so, and no {} can be; choose another name", self.word(), other.word());
+        Error::new(Kind::ForeignLayout, "acquire", message)
     }
 
     /// How many units it is, as [`Share`] counts them.
     pub fn units(self) -> u32 {
         match self {
             Part::Lock | Part::Write => Share::WRITE.units,
-            Part::Read | Part::Latch | Part::Wait => Share::READ.units,
+            Part::Read | Part::Latch | Part::Wait | Part::Party { .. } | Part::Passed | Part::Opened => {
+                Share::READ.units
+            }
             Part::Permits { take, .. } => take,
         }
     }
@@ -104,6 +130,9 @@ impl Part {
             Part::Permits { take, permits } => format!("{name}/{PERMITS}/{attempt}.{take}.{permits}"),
             Part::Latch => format!("{name}/{LATCH_FOLDER}/{attempt}.{COUNTED}"),
             Part::Wait => format!("{name}/{LATCH_FOLDER}/{attempt}.{WAIT}"),
+            Part::Party { parties } => format!("{name}/{BARRIER_FOLDER}/{attempt}.{parties}.{PARTY}"),
+            Part::Passed => format!("{name}/{BARRIER_FOLDER}/{attempt}.{PASSED}"),
+            Part::Opened => format!("{name}/{BARRIER_FOLDER}/{OPENED}"),
         }
         .into()
     }
@@ -140,8 +169,15 @@ impl Part {
                 (_, Some((attempt, WAIT))) => attempt_of(attempt).map(|_| Part::Wait),
                 _ => None,
             },
+            BARRIER_FOLDER if rest == OPENED => Some(Part::Opened),
+            BARRIER_FOLDER => place(rest),
             _ => None,
         }
+    }
+
+    /// Where it lies that the barrier `name` opened.
+    pub fn opened_key(name: &str) -> String {
+        format!("{name}/{BARRIER_FOLDER}/{OPENED}")
     }
 
     /// Where the count of the latch `name` lies.
@@ -169,6 +205,7 @@ impl Part {
             "" => Some(folder),
             READ | WRITE => folder.strip_suffix(of)?.strip_suffix('/'),
             WAIT | COUNTED => folder.strip_suffix(LATCH_FOLDER)?.strip_suffix('/'),
+            _ if place(rest).is_some() => folder.strip_suffix(BARRIER_FOLDER)?.strip_suffix('/'),
             _ => permits(rest).and_then(|_| folder.strip_suffix(PERMITS)?.strip_suffix('/')),
         };
         Some((name?, attempt))
@@ -207,6 +244,17 @@ fn permits(rest: &str) -> Option<Part> {
     parts.next().is_none().then_some(Part::Permits { take: number(take)?, permits: number(permits)? })
 }
 
+/// A place at a barrier, or what became of it.
+fn place(rest: &str) -> Option<Part> {
+    let (attempt, of) = rest.split_once('.')?;
+    attempt_of(attempt)?;
+    if of == PASSED {
+        return Some(Part::Passed);
+    }
+    let parties = of.strip_suffix(PARTY)?.strip_suffix('.')?.parse().ok().filter(|parties| *parties > 0)?;
+    Some(Part::Party { parties })
+}
+
 fn attempt_of(text: &str) -> Option<AttemptId> {
     let is_one = text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     is_one.then(|| u128::from_str_radix(text, 16).ok().map(AttemptId)).flatten()
@@ -216,8 +264,16 @@ fn attempt_of(text: &str) -> Option<AttemptId> {
 mod tests {
     use super::*;
 
-    const ALL: [Part; 6] =
-        [Part::Lock, Part::Read, Part::Write, Part::Permits { take: 2, permits: 5 }, Part::Latch, Part::Wait];
+    const ALL: [Part; 8] = [
+        Part::Lock,
+        Part::Read,
+        Part::Write,
+        Part::Permits { take: 2, permits: 5 },
+        Part::Latch,
+        Part::Wait,
+        Part::Party { parties: 3 },
+        Part::Passed,
+    ];
 
     #[test]
     fn a_key_says_what_it_is_and_whose() {
@@ -245,6 +301,9 @@ mod tests {
             ("a/latch/state/count", Some(Part::Latch)),
             ("a/latch/state/shut", Some(Part::Latch)),
             ("a/latch/1f", None),
+            ("a/barrier/opened", Some(Part::Opened)),
+            ("a/barrier/00000000000000000000000000000001.0.party", None),
+            ("a/barrier/00000000000000000000000000000001.party", None),
             ("a/latch/state/1f", None),
             ("a/latch/00000000000000000000000000000001.read", None),
             ("a/other/00000000000000000000000000000001.read", None),

@@ -13,7 +13,8 @@ use std::time::Duration;
 use super::part::{Part, holding};
 use super::{BREAK, FIRST, LIVES, first, garbled, int, list, number};
 use crate::error::{Error, Kind, Result};
-use crate::lease::{Card, Counting, Holder, Inspection, LATCH, Part as HeldPart, Sharing};
+use crate::gate::Answer;
+use crate::lease::{BARRIER, Card, Counting, Holder, Inspection, LATCH, Part as HeldPart, Sharing};
 use crate::protocol::{Arg, Inquiry, Reply, Request};
 
 /// How many of a line are read for a look at it.
@@ -55,9 +56,17 @@ impl Line {
         Some(Counting { count: count.unwrap_or(0) })
     }
 
+    /// How many stand there, if it is a barrier.
+    fn standing(&self) -> Option<u32> {
+        self.stand.first().filter(|first| first.part.word() == BARRIER)?;
+        let mut places = self.stand.iter().map(|one| one.part).filter(|part| matches!(part, Part::Party { .. }));
+        let Some(first) = places.next() else { return Some(0) };
+        u32::try_from(1 + places.filter(|part| *part == first).count()).ok()
+    }
+
     /// Those who hold.
     fn holders(&self) -> &[Standing] {
-        if self.latch().is_some() {
+        if self.latch().is_some() || self.standing().is_some() {
             return &[];
         }
         &self.stand[..holding(self.stand.iter().map(|one| one.part))]
@@ -78,6 +87,9 @@ pub(super) fn inspect<'a>(
             let seen = Inspection { waiters, primitive: Some(LATCH), latch: Some(latch), ..nothing };
             return Inquiry::Done(Ok(seen));
         }
+        if let Some(standing) = line.standing() {
+            return Inquiry::Done(Ok(Inspection { waiters: standing.into(), primitive: Some(BARRIER), ..nothing }));
+        }
         let mut leases: Vec<_> = line.holders().iter().map(|holder| holder.lease).collect();
         leases.sort_unstable();
         leases.dedup();
@@ -92,6 +104,11 @@ pub(super) fn inspect<'a>(
             Inquiry::Done(lives.map(|lives| seen(nothing, &line, &lives)))
         })
     })
+}
+
+/// How many stand at the barrier kept under `key`.
+pub(super) fn standing<'a>(key: Arc<str>) -> Inquiry<'a, Answer> {
+    look("barrier", key, Wanted::One(BARRIER), |line| Inquiry::Done(Ok(Answer::Standing(line.standing().unwrap_or(0)))))
 }
 
 /// Ends the hold that was created at `token`.

@@ -53,14 +53,14 @@ use super::{CHILDREN, CONTAINER, CREATE, Change, DELETE, READ, WATCH};
 use super::{Read, after_sync, child, created, delete, deleted, first, garbled, is_done, names, on, read, synced};
 use super::{together, unmade};
 use crate::barrier_cell::Passage;
+use crate::barrier_machine::{differs, lost, passed};
 use crate::error::{Error, Kind, Result};
 use crate::gate::{Answer, BarrierPlan};
 use crate::lease::ReleaseOutcome;
 use crate::protocol::{
-    Arg, AttemptId, Grant, Input, Inquiry, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent,
-    Term, Terms, Traits, Verdict, Wait,
+    Arg, AttemptId, Input, Inquiry, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Terms,
+    Traits, Verdict, Wait,
 };
-use crate::token::Tokens;
 
 /// The most parties of a barrier on ZooKeeper: opening is one transaction, which servers take up to a megabyte of.
 pub const MOST_PARTIES: u32 = 1000;
@@ -217,7 +217,7 @@ impl Barrier {
                 let mut leaving = Leaving { party, stage: Stage::Find };
                 let step = leaving.begin();
                 self.leaving = Some(leaving);
-                Ok(step)
+                step
             }
         }
     }
@@ -255,7 +255,7 @@ impl Party {
         self.doubt |= matches!(self.at, At::Arriving);
         (self.wait, self.rounds) = (wait, 0);
         match (self.passed, &self.own) {
-            (Some(passage), _) => Ok(granted(passage)),
+            (Some(passage), _) => granted(passage),
             (None, Some(_)) => self.look(),
             (None, None) => self.survey(false),
         }
@@ -383,7 +383,7 @@ impl Party {
         if let Some(passage) = passage(&mine)? {
             self.passed = Some(passage);
             self.at = At::Rest;
-            return Ok(granted(passage));
+            return granted(passage);
         }
         if !mine.stat.ours() {
             return self.remove(Then::Survey);
@@ -474,7 +474,7 @@ impl Party {
 }
 
 impl Leaving {
-    fn begin(&mut self) -> Step {
+    fn begin(&mut self) -> Result<Step> {
         let Party { dir, barrier, own, doubt, passed, .. } = &self.party;
         let own = own.as_ref().map(|own| child(barrier, &own.name));
         let list = || synced(dir, [on(&CHILDREN, barrier)]);
@@ -487,7 +487,7 @@ impl Leaving {
             (passed, None) => return given_up(*passed),
         };
         self.stage = stage;
-        Step::Ask(requests)
+        Ok(Step::Ask(requests))
     }
 
     fn reply(&mut self, replies: &[Reply]) -> Result<Step> {
@@ -501,9 +501,9 @@ impl Leaving {
                 match names.into_iter().find(|name| name.starts_with(&*prefix)) {
                     Some(name) => {
                         self.party.own = Some(Own { name: name.into(), is_watched: false });
-                        Ok(self.begin())
+                        self.begin()
                     }
-                    None if self.party.session == Some(session) => Ok(given_up(None)),
+                    None if self.party.session == Some(session) => given_up(None),
                     None => Err(lost()),
                 }
             }
@@ -511,22 +511,22 @@ impl Leaving {
                 let [left, mine, list @ ..] = replies else { return Err(garbled(OP)) };
                 let session = names(OP, first(OP, after_sync(OP, list)?)?)?.map(|(session, _)| session);
                 match (left, read(OP, mine)?) {
-                    (Reply::Nil, _) => Ok(given_up(None)),
+                    (Reply::Nil, _) => given_up(None),
                     (_, Some(mine)) => match passage(&mine)? {
                         Some(passage) => {
                             self.party.passed = Some(passage);
-                            Ok(self.begin())
+                            self.begin()
                         }
                         None => deleted(OP, left).and_then(|_| Err(garbled(OP))),
                     },
                     // This one deleted it when it was asked before, unless its session ended.
-                    (_, None) if session.is_none() || session == self.party.session => Ok(given_up(None)),
+                    (_, None) if session.is_none() || session == self.party.session => given_up(None),
                     (_, None) => Err(lost()),
                 }
             }
             Stage::Clear => {
                 deleted(OP, first(OP, replies)?)?;
-                Ok(given_up(self.party.passed))
+                given_up(self.party.passed)
             }
         }
     }
@@ -552,30 +552,16 @@ fn leave(path: Arc<str>) -> Request {
     Request::new(&DELETE, path, [Arg::Int(0)])
 }
 
-fn granted(passage: Passage) -> Step {
-    let tokens = Tokens::one(passage.token().n);
-    Step::Done(Verdict::Granted(Grant { tokens, term: Term::ForGood, prev: None }))
+fn granted(passage: Passage) -> Result<Step> {
+    passed(passage.token().n).ok_or_else(|| garbled("barrier"))
 }
 
-fn given_up(passed: Option<Passage>) -> Step {
-    passed.map_or(Step::Done(Verdict::Undone), granted)
+fn given_up(passed: Option<Passage>) -> Result<Step> {
+    passed.map_or(Ok(Step::Done(Verdict::Undone)), granted)
 }
 
 fn gone_on() -> Step {
     Step::Done(Verdict::Released(ReleaseOutcome::Released))
-}
-
-fn differs(plan: BarrierPlan, others: u32) -> Error {
-    let mine = plan.parties;
-    let message =
-        format!("it is for {mine} parties here, but for {others} as those say who wait; all must name the same number");
-    Error::new(Kind::InvalidConfig, "barrier", message)
-}
-
-fn lost() -> Error {
-    let message = "this client's session ended while it waited, so that it is not known any more whether it passed; see whether the \
-                   others went on";
-    Error::new(Kind::Lost, "barrier", message)
 }
 
 /// How many stand there.

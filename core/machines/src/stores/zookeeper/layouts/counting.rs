@@ -274,3 +274,102 @@ pub(super) fn counted(doing: &'static str, dir: &str, reads: &[Reply]) -> Result
     let state = State::read(&latch.data).ok_or_else(|| foreign(doing, dir, "another latch"))?;
     Ok(Some(state.count))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::changes;
+    use super::*;
+
+    /// A latch as it is read at its `mtime` of the clock, used before at 1 s.
+    fn reads(data: &str, version: i64, mtime: i64) -> Vec<Reply> {
+        let node = |data: &str, version, mtime| {
+            let [session, czxid, owner, version, mzxid, mtime] = [7, 5, 0, version, 6, mtime].map(Reply::Int);
+            Reply::List(vec![session, czxid, owner, Reply::Text(data.into()), version, mzxid, mtime])
+        };
+        vec![node("", 1, 1_000), Reply::Nil, node("", 2, mtime), node(data, version, mtime)]
+    }
+
+    fn counting(operation: CountOperation) -> Inquiry<'static, Answer> {
+        let plan = LatchPlan::new(3, Duration::from_secs(60)).unwrap();
+        Counting::new("/lk".into(), AttemptId(9), operation, plan).ask()
+    }
+
+    #[test]
+    fn what_nobody_used_for_longer_than_it_is_kept_is_another_latch() {
+        let me = AttemptId(9);
+        for (operation, mtime, left, wants_shut) in [
+            (CountOperation::Down, 61_001, Answer::Left(2), true),
+            (CountOperation::Set, 61_001, Answer::Left(3), true),
+            (CountOperation::Down, 61_000, Answer::Left(0), false),
+            (CountOperation::Set, 61_000, Answer::Left(3), true),
+        ] {
+            let mut written = Vec::new();
+            let answer = counting(operation).conclude(|requests| match requests.len() {
+                4 => Ok(reads("0 60 other", 3, mtime)),
+                _ => {
+                    written = changes(&requests[0].args).unwrap();
+                    Ok(vec![Reply::Nil])
+                }
+            });
+            assert_eq!(answer.unwrap(), left);
+            let makes =
+                written.iter().any(|change| matches!(change, Change::Make(path, _) if **path == *"/lk/latch/shut"));
+            assert_eq!(makes, wants_shut, "{written:?}");
+            let known = if mtime > 61_000 { format!(" {me}") } else { format!(" other {me}") };
+            let Answer::Left(count) = left else { unreachable!() };
+            let to = Change::Set("/lk/latch".into(), format!("{count} 60{known}").into(), 3);
+            assert!(!wants_shut || written[0] == to, "{written:?}");
+        }
+    }
+
+    #[test]
+    fn it_is_kept_for_the_longest_that_anybody_says() {
+        let mut written = Vec::new();
+        let plan = LatchPlan::new(3, Duration::from_secs(90)).unwrap();
+        let asked = Counting::new("/lk".into(), AttemptId(9), CountOperation::Down, plan).ask();
+        asked
+            .conclude(|requests| match requests.len() {
+                4 => Ok(reads("2 60", 3, 2_000)),
+                _ => {
+                    written = changes(&requests[0].args).unwrap();
+                    Ok(vec![Reply::Nil])
+                }
+            })
+            .unwrap();
+        let data = format!("1 90 {}", AttemptId(9));
+        assert_eq!(written, [Change::Set("/lk/latch".into(), data.into(), 3)]);
+    }
+
+    #[test]
+    fn whether_it_counted_is_not_known_once_too_many_others_did() {
+        let busy = || Reply::Error { code: "BadVersion".into(), message: String::new() };
+        for (others, known) in [(64, true), (65, false)] {
+            let mut looks = 0;
+            let answer = counting(CountOperation::Down).conclude(|requests| {
+                looks += i64::from(requests.len() == 4);
+                Ok(match (requests.len(), looks) {
+                    (4, 1) => reads("9 60", 3, 2_000),
+                    (4, _) => reads("8 60", 3 + others, 2_000),
+                    (_, 1) => vec![busy()],
+                    _ => vec![Reply::Nil],
+                })
+            });
+            match known {
+                true => assert_eq!(answer.unwrap(), Answer::Left(7)),
+                false => assert_eq!(answer.unwrap_err().kind(), Kind::Unavailable),
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_last_who_changed_it_are_remembered() {
+        let mut state = State { count: 1, idle: 60, known: Vec::new() };
+        (0..100).for_each(|attempt| state.remembers(AttemptId(attempt)));
+        assert_eq!(state.known.len(), REMEMBERED);
+        assert!(state.knows(AttemptId(99)) && state.knows(AttemptId(36)) && !state.knows(AttemptId(35)));
+        assert_eq!(State::read(&state.written()), Some(state));
+        assert!(["", "1", "x 60", "1 x", "1000001 60", "-1 60"].iter().all(|data| State::read(data).is_none()));
+    }
+}
