@@ -146,7 +146,13 @@ impl Proxy {
                 known.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
                 let (back_from, back_to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 thread::spawn(move || pass(back_from, back_to, |_| {}));
-                thread::spawn(move || pass(client, server, move |bytes| if old { age(bytes) }));
+                thread::spawn(move || {
+                    pass(client, server, move |bytes| {
+                        if old {
+                            age(bytes)
+                        }
+                    })
+                });
             }
         });
         Proxy { uri, open }

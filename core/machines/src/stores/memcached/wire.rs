@@ -76,7 +76,8 @@ pub enum Written {
 /// # Errors
 /// `internal` for a request that is of no layout of this store.
 pub fn write(out: &mut Vec<u8>, request: &Request, sending: Sending) -> Result<Written> {
-    let strange = || Error::new(Kind::Internal, "connect", format!("memcached has no command for {}", request.call.name));
+    let strange =
+        || Error::new(Kind::Internal, "connect", format!("memcached has no command for {}", request.call.name));
     let Sending { dialect, connection, end } = sending;
     let key = &*request.key;
     let name = request.call.name;
@@ -381,7 +382,8 @@ impl Greeting {
             "MN" => Dialect::Meta,
             "ERROR" => Dialect::Text,
             line if line.contains("unauthenticated") => {
-                let message = "the server wants a user and a password; put them into the address, memcached://user:password@host";
+                let message =
+                    "the server wants a user and a password; put them into the address, memcached://user:password@host";
                 return Ok(Err(Error::new(Kind::Auth, "connect", message)));
             }
             _ => return Err(Stop::Wrong),
@@ -578,6 +580,9 @@ mod tests {
     #[test]
     fn what_is_kept_is_compared_with_what_was_asked() {
         assert_eq!([acquire(), renew(3), delete(3)].map(|request| keeps(&request)), [Some(30), Some(30), None]);
-        assert_eq!([seen(1, "", 1, 31), seen(0, "", 1, 31), seen(1, "", 1, -2)].map(|r| kept(&r)), [Some(31), None, None]);
+        assert_eq!(
+            [seen(1, "", 1, 31), seen(0, "", 1, 31), seen(1, "", 1, -2)].map(|r| kept(&r)),
+            [Some(31), None, None]
+        );
     }
 }

@@ -58,11 +58,13 @@ impl Layout for AddLayout {
         let key = format!("{}{name}", self.prefix);
         if key.len() > LONGEST_KEY {
             let length = key.len();
-            let message = format!("a key of memcached has {LONGEST_KEY} bytes at most, and this name and prefix have {length}");
+            let message =
+                format!("a key of memcached has {LONGEST_KEY} bytes at most, and this name and prefix have {length}");
             return Err(Error::invalid("lock", message));
         }
         if let Some(bad) = key.chars().find(|c| *c == ' ' || c.is_control()) {
-            let message = format!("a key of memcached has no spaces or control characters, and this name or prefix has {bad:?}");
+            let message =
+                format!("a key of memcached has no spaces or control characters, and this name or prefix has {bad:?}");
             return Err(Error::invalid("lock", message));
         }
         Ok(key.into())
