@@ -17,8 +17,8 @@ configure() {
 ask() {
   local server
   exec {server}<>"/dev/tcp/127.0.0.1/$(<port)"
-  printf '%s\r\nquit\r\n' "$1" >&"$server"
-  "${@:2}" <&"$server"
+  printf '%s\r\n' "$1" >&"$server"
+  timeout 5 "${@:2}" <&"$server"
   exec {server}>&-
 }
 
@@ -28,10 +28,10 @@ answers() { [[ $(ask mn head -n 1 2>/dev/null) == @(MN|*unauthenticated)* ]]; }
 uri() { echo "memcached://127.0.0.1:$PORT"; }
 
 tell_requests() {
-  ask stats cat | tr -d '\r' | awk '$2 ~ /^(cmd_get|cmd_set|delete_hits|delete_misses)$/ { sum += $3 } END { print sum + 0 }'
+  ask stats sed '/^END/q' | tr -d '\r' | awk '$2 ~ /^(cmd_get|cmd_set|delete_hits|delete_misses)$/ { sum += $3 } END { print sum + 0 }'
 }
 
 # What never ends.
-tell_residue() { ask 'lru_crawler metadump all' cat | tr -d '\r' | grep -F "$1" | grep -F ' exp=-1 ' || true; }
+tell_residue() { ask 'lru_crawler metadump all' sed '/^END/q' | tr -d '\r' | grep -F "$1" | grep -F ' exp=-1 ' || true; }
 
 service "$@"

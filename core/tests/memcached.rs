@@ -99,14 +99,17 @@ fn a_server_that_is_emptied_takes_the_lock_along_and_the_next_renewal_tells() {
 #[test]
 fn a_full_server_that_evicts_forgets_the_lock_and_the_next_renewal_tells() {
     let server = Server::start_with("-m 2");
+    let guard = take(&server.client("ttl=240s"), "x");
     let mut other = server.other();
-    other.fill(3_000);
-    let guard = take(&server.client("ttl=15s"), "x");
+    // Room is kept for each size.
+    let size = other.value("x").unwrap().len();
     until("it is evicted", || {
-        other.fill(500);
-        other.value("x").is_none()
+        (0..500).for_each(|_| drop(other.put(size)));
+        // What is looked at by `mg` is kept for longer.
+        other.ask("me x") == "EN"
     });
-    until("it is lost", || !guard.is_held());
+    assert!(guard.is_held(), "nobody has told it yet");
+    assert_eq!(guard.extend(Duration::from_secs(240)).unwrap_err().kind(), Kind::Lost);
     assert_eq!(guard.why_lost(), Some(LossReason::Gone));
     let findings = server.client("").examine().unwrap();
     let evicts = findings.iter().find(|finding| finding.check == "eviction").unwrap();

@@ -115,15 +115,14 @@ impl Other {
     /// room is kept for each; whether it refused to take more of every size.
     pub fn fill(&mut self, most: usize) -> bool {
         let sizes = (20..200).step_by(12);
-        let mut is_full = |size: usize| {
-            let value = "x".repeat(size);
-            (0..most).any(|_| {
-                self.1 += 1;
-                let taken = self.ask(&format!("set filler{} 0 0 {size}\r\n{value}", self.1));
-                taken.starts_with("SERVER_ERROR")
-            })
-        };
+        let mut is_full = |size: usize| (0..most).any(|_| self.put(size).starts_with("SERVER_ERROR"));
         sizes.filter(|size| !is_full(*size)).count() == 0
+    }
+
+    /// Stores another value of that size.
+    pub fn put(&mut self, size: usize) -> String {
+        self.1 += 1;
+        self.ask(&format!("set filler{} 0 0 {size}\r\n{}", self.1, "x".repeat(size)))
     }
 }
 

@@ -75,10 +75,17 @@ mod tests {
 
     #[test]
     fn what_is_stored_lasts_as_long_as_promised_though_the_second_was_nearly_over() {
-        // The server's clock stood at ...000.999 when it said ...000. What is sent at once has ten seconds from there.
-        assert!(learnt().end(at(0), TTL).unwrap() >= 1_700_000_001 + 10);
+        // The server's clock stood at ...000.999 when it said ...000. What is sent at once has ten seconds from there,
+        // though the server takes another one until it does it.
+        assert!(learnt().end(at(0), TTL).unwrap() >= 1_700_000_001 + 1 + 10);
         // So has what is sent 30.5 seconds later, of which the server's clock made 30.8.
-        assert!(learnt().end(at(30_500), TTL).unwrap() >= 1_700_000_031 + 1 + 10);
+        assert!(learnt().end(at(30_500), TTL).unwrap() >= 1_700_000_031 + 1 + 1 + 10);
+    }
+
+    #[test]
+    fn a_clock_that_is_faster_is_allowed_for() {
+        // 40 seconds of ours are up to 40.4 of the server's.
+        assert!(learnt().end(at(40_000), TTL).unwrap() >= 1_700_000_041 + 1 + 1 + 10);
     }
 
     #[test]

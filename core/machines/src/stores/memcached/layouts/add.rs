@@ -20,8 +20,8 @@
 //!            delete               it is done             released
 //!                                 it is not              look
 //!            look                 mine                   delete
-//!                                 nothing                expired, or unknown where it was asked before
-//!                                 another                stolen
+//!                                 nothing                expired; unknown where it was asked before
+//!                                 another                stolen; unknown where it was asked before
 //! undo       look                 mine                   delete
 //!                                 nothing, another       undone
 //!            delete               it is done             undone
@@ -237,11 +237,12 @@ impl AddLock {
                 (Some(found), Some(value)) if value.attempt == giving.attempt => {
                     (true, self.deleting(found.cas, found.connection))
                 }
+                // Whoever holds it now may have taken it after it was given back.
+                _ if giving.again => return Ok(Step::Done(gave(op, ReleaseOutcome::Unknown))),
                 (Some(_), value) => {
                     let card = value.map_or("", |value| value.card).to_owned();
                     return Ok(Step::Done(gave(op, ReleaseOutcome::StolenBy(card))));
                 }
-                (None, _) if giving.again => return Ok(Step::Done(gave(op, ReleaseOutcome::Unknown))),
                 (None, _) => return Ok(Step::Done(gave(op, ReleaseOutcome::Expired))),
             }
         };

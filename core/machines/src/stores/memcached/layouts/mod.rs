@@ -12,9 +12,9 @@
 //! | `delete key: cas connection` | `md key C<cas>`, or a `cas` whose value ends at once | 1 done, 0 not, -1 the connection is another one |
 //! | `stats`, `settings` | `stats`, `stats settings` | `[name value name value ..]` |
 //!
-//! Seen is `[done connection]` where nothing lies, else `[done connection value cas left]`: whether it was stored (1, 0,
-//! or -1 for another connection), and for how many seconds what lies there lasts yet: -1 where it never ends, -2 where
-//! the server does not say.
+//! Seen is `[done connection]` where nothing lies, else `[done connection value cas left]`: whether it was stored (1,
+//! 0, or -1 for another connection), and for how many seconds what lies there lasts yet: -1 where it never ends, -2
+//! where the server does not say.
 //!
 //! For `not-after` the driver writes the second of the server's clock in which the value ends. The value is stored by
 //! the commands `add` and `cas`, also where the server has the newer `ms`: an `ms` that finds no memory takes away what
