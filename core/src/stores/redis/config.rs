@@ -105,7 +105,7 @@ impl Config {
         let server = Self::of(uri, "rediss+sentinel://", endpoints[0].clone(), db, address)?;
         let each = endpoints
             .into_iter()
-            .map(|endpoint| Ok(Config { db: 0, login: login.clone(), ..server.clone() }.at(endpoint)?));
+            .map(|endpoint| Config { db: 0, login: login.clone(), ..server.clone() }.at(endpoint));
         let sentinels = Sentinels::new(master, each.collect::<Result<_>>()?);
         Ok(Config { sentinels: Some(Arc::new(sentinels)), ..server })
     }
