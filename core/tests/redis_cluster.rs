@@ -228,7 +228,7 @@ fn slots_go_back_and_forth_while_many_contend_and_no_two_hold() {
     let name = name("x");
     let contenders = Contenders::new(&cluster, &name, "ttl=4s");
     contenders.go_on("the beginning");
-    for _ in 0..6 {
+    for _ in 0..3 {
         let step = Move::begin(&cluster, &name);
         contenders.go_on("the slot began to move");
         step.carry();

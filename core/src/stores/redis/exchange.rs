@@ -112,7 +112,7 @@ impl<'a> Exchange<'a> {
             }
         }
         if let Some(replicas) = self.manner.replicas {
-            replicas.write(out);
+            out.command(&replicas.words().each_ref().map(String::as_str));
         }
     }
 
@@ -149,8 +149,8 @@ impl<'a> Exchange<'a> {
     /// One reply for each request, once nothing is open.
     ///
     /// # Errors
-    /// `protocol` if the answers are not such as were asked for; `unavailable` if too few replicas have heard of what may
-    /// have been granted, and they had to.
+    /// `protocol` if the answers are not such as were asked for; `unavailable` if too few replicas have heard of what
+    /// may have been granted, and they had to.
     pub(super) fn replies(self) -> Result<Vec<Reply>> {
         if let Some(replicas) = self.manner.replicas {
             replicas.check(self.copies.as_ref())?;

@@ -26,8 +26,8 @@ pub(super) struct Welcome {
     pub(super) at: StoreTime,
     /// Differs after each of its starts; unknown where the user may not ask.
     pub(super) run: Option<String>,
-    /// By which policy it drops keys, locks among them, once its memory is full; none where it drops none, or the user
-    /// may not ask.
+    /// By which policy it drops keys, locks among them, once its memory is full; none where it drops none, or the
+    /// user may not ask.
     pub(super) evicts: Option<String>,
     /// It follows another server, which takes the writes; not known where the user may not ask.
     pub(super) is_replica: bool,

@@ -1,8 +1,8 @@
 //! Replicas that have to hear of a grant: the options `wait_replicas`, `wait_policy` and `wait_timeout`.
 //!
-//! `WAIT` goes out behind whatever may grant, on the same connection, and is answered with the number of replicas that
-//! have everything that this connection wrote. It does not make a fail-over safe, since a replica that has not heard may
-//! be the one that is promoted; it makes rarer what the promoted one does not know.
+//! `WAIT` goes out behind whatever may grant, on the same connection, and is answered with the number of replicas
+//! that have everything that this connection wrote. It does not make a fail-over safe, since a replica that has not
+//! heard may be the one that is promoted; it makes rarer what the promoted one does not know.
 //!
 //! Source: [WAIT](https://redis.io/docs/latest/commands/wait/).
 
@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::wire::Commands;
 use crate::error::{Error, Kind, Result};
 use crate::platform::fence;
 use crate::protocol::{Arg, Request};
@@ -79,8 +78,9 @@ impl Replicas {
         self.policy == Policy::Fail
     }
 
-    pub(super) fn write(self, out: &mut Vec<u8>) {
-        out.command(&["WAIT", &self.count.to_string(), &self.timeout.as_millis().to_string()]);
+    /// What the server is asked.
+    pub(super) fn words(self) -> [String; 3] {
+        ["WAIT".to_owned(), self.count.to_string(), self.timeout.as_millis().to_string()]
     }
 
     /// Whether this answer will do.
