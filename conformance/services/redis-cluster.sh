@@ -2,8 +2,6 @@
 # redis-cluster.sh start|stop|restart|uri: a Redis Cluster of three masters with a replica each.
 # redis-cluster.sh server N kill|down|up|stop|cont: what befalls one of the servers: kill -9 (and it is started again), the same for
 #   good, started again, SIGSTOP, SIGCONT.
-# redis-cluster.sh owner KEY: the number of the server that has the key's slot.
-# redis-cluster.sh ask N COMMAND...: asks one of the servers.
 . "$(dirname "$0")/lib/redis.sh"
 
 NAME=redis-cluster PORT_ENV=LOCKWRIGHT_REDIS_CLUSTER_PORT PORT_FIRST=7460
@@ -68,22 +66,6 @@ ask_server() {
 # Asks any, following wherever a key is.
 ask() { ask_server 1 -c "$@"; }
 
-owner() {
-  local slot
-  slot=$(ask_server "${2:-1}" cluster keyslot "$1")
-  ask_server "${2:-1}" cluster nodes | awk -v slot="$slot" -v first="$PORT" '
-    / connected/ && /master/ {
-      for (at = 9; at <= NF; at++) {
-        if ($at ~ /^\[/) continue
-        split($at, range, "-")
-        if (slot >= range[1] && slot <= (range[2] == "" ? range[1] : range[2])) {
-          split($2, place, /[:@]/)
-          print place[2] - first + 1
-        }
-      }
-    }'
-}
-
 # Made at the first start, as soon as all are there; later a cluster is good once every node says so, and every master has its
 # replica.
 answers() {
@@ -130,17 +112,12 @@ tell_requests() {
 }
 
 case ${1:-} in
-  server | owner | ask)
+  server)
     FOLDER=${LOCKWRIGHT_RUN_DIR:-$ROOT/conformance/.run}/$NAME
     running || die "$NAME is not running"
     cd "$FOLDER"
     PORT=$(<port)
-    if [[ $1 == ask ]]; then
-      shift
-      ask_server "$@"
-    else
-      "$@"
-    fi
+    "$@"
     ;;
   *) service "$@" ;;
 esac

@@ -3,7 +3,6 @@
 # redis-sentinel.sh server N kill|down|up|stop|cont: what befalls one of the servers: kill -9 (and it is started again), the same for
 #   good, started again, SIGSTOP, SIGCONT.
 # redis-sentinel.sh master: the number of the server that the sentinels name.
-# redis-sentinel.sh ask N COMMAND...: asks one of the servers.
 . "$(dirname "$0")/lib/redis.sh"
 
 NAME=redis-sentinel PORT_ENV=LOCKWRIGHT_REDIS_SENTINEL_PORT PORT_FIRST=7440
@@ -121,17 +120,12 @@ uri() {
 }
 
 case ${1:-} in
-  server | master | ask)
+  server | master)
     FOLDER=${LOCKWRIGHT_RUN_DIR:-$ROOT/conformance/.run}/$NAME
     running || die "$NAME is not running"
     cd "$FOLDER"
     PORT=$(<port)
-    if [[ $1 == ask ]]; then
-      shift
-      ask_server "$@"
-    else
-      "$@"
-    fi
+    "$@"
     ;;
   *) service "$@" ;;
 esac

@@ -5,9 +5,7 @@
 #![cfg(all(unix, feature = "redis"))]
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -16,7 +14,7 @@ use lockwright::blocking::Client;
 use lockwright::lease::ReleaseOutcome;
 use lockwright::{Kind, blocking};
 
-use redis_servers::{Contenders, Servers, name, until};
+use redis_servers::{Contenders, Server, Servers, name, until};
 
 mod redis_servers;
 
@@ -83,49 +81,6 @@ fn a_hold_outlives_its_master_and_whoever_waits_is_served_by_the_next() {
     let token = guard.token().n;
     let _ = guard.release().unwrap();
     assert!(waits.join().unwrap() > token);
-}
-
-/// A server that keeps nothing on disk.
-struct Server {
-    port: u16,
-    folder: PathBuf,
-    process: Child,
-}
-
-impl Server {
-    fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let folder = std::env::temp_dir().join(format!("lockwright-sentinel-{}-{port}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let words = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""];
-        let server = Command::new("redis-server").args(words).current_dir(&folder).stdout(Stdio::null()).spawn();
-        let process = server.expect("these tests need redis-server");
-        until("it serves", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-        Server { port, folder, process }
-    }
-
-    fn ask(&self, words: &[&str]) -> String {
-        let done = Command::new("redis-cli").args(["-p", &self.port.to_string()]).args(words).output().unwrap();
-        String::from_utf8(done.stdout).unwrap().trim().to_owned()
-    }
-
-    /// Follows `other` from now on, and has got all of it.
-    fn follow(&self, other: &Server) {
-        self.ask(&["replicaof", "127.0.0.1", &other.port.to_string()]);
-        until("it follows", || self.ask(&["info", "replication"]).contains("master_link_status:up"));
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.ask(&["exists", &format!("lw:{{{name}}}")]) == "1"
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
 }
 
 /// A sentinel that names whom it is told to, and how often it was asked.

@@ -271,8 +271,9 @@ fn is_nearly(word: &str, other: &str) -> bool {
 }
 
 fn several() -> Error {
-    let message = "a list of hosts in one address (a cluster) is not built yet; the nodes of a quorum are addresses with a \
-                   space between them, redis://a redis://b redis://c";
+    let message = "the address names several hosts, and this store has one; a cluster is redis+cluster://a,b, sentinels are \
+                   redis+sentinel://a,b/mymaster, and the nodes of a quorum are addresses with a space between them, \
+                   redis://a redis://b redis://c";
     Error::unsupported("connect", message)
 }
 

@@ -1,6 +1,6 @@
 //! The slots of a cluster: which one a key is in, and where a node says that it is.
 //!
-//! Source: [the Redis cluster specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
+//! Source: the [specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
 
 use redis::Value;
 

@@ -189,8 +189,8 @@ mod tests {
         says("/tmp/x.db", "did you mean sqlite:///tmp/x.db?");
         says("x.db", "not a URI; write one such as");
         says("redis://h:port", "not a URI (invalid port number)");
-        says("redis://a,b", "a list of hosts in one address (a cluster) is not built yet");
-        says("redis://a:1,b:2/0", "is not built yet");
+        says("redis://a,b", "the address names several hosts, and this store has one");
+        says("redis://a:1,b:2/0", "redis+cluster://a,b");
         says("mysql://h/db", "mysql:// is not built yet; there are: memory, sqlite, redis");
         says("redis+sentinel://h,i", "the name of the master is missing");
         says("http://h", "there is no store for http://; there are: memory");
@@ -199,7 +199,7 @@ mod tests {
             "an option \"tll\", which memory does not have; did you mean ttl? (options: ttl, timeout, ",
         );
         says("memory://?colour=blue", "which memory does not have (options: ttl, ");
-        says("redis://h?dbb=1", ", key, db)");
+        says("redis://h?dbb=1", ", db)");
         // It may be a password.
         assert!(!parse("hunter2").unwrap_err().to_string().contains("hunter2"));
         assert!(parse("redis://user:a,b@h").is_ok());

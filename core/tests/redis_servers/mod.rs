@@ -2,13 +2,15 @@
 
 #![allow(unreachable_pub, dead_code, reason = "each test uses its part")]
 
-use std::path::Path;
-use std::process::Command;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use lockwright::blocking::{self, Client, Guard};
+use rustix::process::{Pid, Signal, kill_process};
 
 const WAIT: Duration = Duration::from_secs(60);
 
@@ -169,4 +171,51 @@ pub fn held(guard: Guard) -> Hold {
     }
     let _ = guard.release();
     Hold { began, ended, token }
+}
+
+/// A server that keeps nothing on disk.
+pub struct Server {
+    pub port: u16,
+    folder: PathBuf,
+    process: Child,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let folder = std::env::temp_dir().join(format!("lockwright-redis-{}-{port}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let words = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""];
+        let server = Command::new("redis-server").args(words).current_dir(&folder).stdout(Stdio::null()).spawn();
+        let process = server.expect("these tests need redis-server");
+        until("it serves", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Server { port, folder, process }
+    }
+
+    pub fn ask(&self, words: &[&str]) -> String {
+        let done = Command::new("redis-cli").args(["-p", &self.port.to_string()]).args(words).output().unwrap();
+        String::from_utf8(done.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Follows `other` from now on, and has got all of it.
+    pub fn follow(&self, other: &Server) {
+        self.ask(&["replicaof", "127.0.0.1", &other.port.to_string()]);
+        until("it follows", || self.ask(&["info", "replication"]).contains("master_link_status:up"));
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.process.id() as i32).unwrap(), signal).unwrap();
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.ask(&["exists", &format!("lw:{{{name}}}")]) == "1"
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
 }

@@ -482,7 +482,8 @@ impl Redis {
 
     /// Whether scripts find whoever listens on the inbox `channel`. Who may not ask, or is not answered, is found.
     pub(super) async fn finds(&self, channel: &str) -> bool {
-        // The key of a lock of this client: it may name it, and where a proxy has several servers it is at one of them.
+        // The key of a lock of this client: it may name it, and where a proxy has several servers it is at one of
+        // them.
         let key = layouts::native_scripts::layout(&*self.config.prefix).key("inbox");
         let Ok(key) = key else { return true };
         let request = Request::new(&LISTENERS, key, [channel.into()]);

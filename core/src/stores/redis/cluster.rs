@@ -1,7 +1,8 @@
-//! A Redis Cluster: each lock lies with the node that has its slot, and each node is a [server](super::client) of its own.
+//! A Redis Cluster: each lock lies with the node that has its slot, and each node is a [server](super::client) of its
+//! own.
 //!
-//! Which node has which slot is asked of any of them (`CLUSTER SLOTS`), at first use, when one does not answer, and while
-//! somebody waits; nodes that are asked for what they do not have say where it is.
+//! Which node has which slot is asked of any of them (`CLUSTER SLOTS`), at first use, when one does not answer, and
+//! while somebody waits; nodes that are asked for what they do not have say where it is.
 
 use std::collections::HashMap;
 use std::future::poll_fn;

@@ -1,6 +1,7 @@
 //! From an address to a store.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 pub(super) use lockwright_resp::place::Endpoint;
@@ -9,7 +10,6 @@ use url::Url;
 
 use super::greeting::Greeting;
 use super::replicas::Replicas;
-use super::sentinels::Sentinels;
 use crate::error::Result;
 use crate::options::Credentials;
 use crate::stores::address::{decode, host, invalid, listed, without_tls};
@@ -40,6 +40,15 @@ pub(super) struct Config {
     pub(super) seeds: Vec<Endpoint>,
     /// Who must have heard of a grant.
     pub(super) replicas: Option<Replicas>,
+}
+
+/// Who says where the master is.
+pub(super) struct Sentinels {
+    /// The name by which they know it.
+    pub(super) master: String,
+    pub(super) each: Vec<Config>,
+    /// The one that answered last is asked first.
+    pub(super) first: AtomicUsize,
 }
 
 impl Config {
@@ -84,10 +93,9 @@ impl Config {
         let (endpoints, hosts) = endpoints(url, &more, SENTINEL_PORT)?;
         let address: Arc<str> = format!("{scheme}://{hosts}/{master}/{db}").into();
         let server = Self::of(uri, "rediss+sentinel://", endpoints[0].clone(), db, address)?;
-        let each = endpoints
-            .into_iter()
-            .map(|endpoint| Ok(Config { db: 0, login: login.clone(), ..server.clone() }.at(endpoint)?));
-        let sentinels = Sentinels::new(master, each.collect::<Result<_>>()?);
+        let each =
+            endpoints.into_iter().map(|endpoint| Config { db: 0, login: login.clone(), ..server.clone() }.at(endpoint));
+        let sentinels = Sentinels { master, each: each.collect::<Result<_>>()?, first: AtomicUsize::new(0) };
         Ok(Config { sentinels: Some(Arc::new(sentinels)), ..server })
     }
 

@@ -1,7 +1,8 @@
 //! The inbox of a cluster's client: subscribed at every master, since a script there looks whether anybody hears it.
 //!
-//! The nodes tell one another what is published, so each message is heard as often as there are masters; the one counts
-//! that came from the node which has the lock. The inbox is live as long as it is at all of them.
+//! The nodes tell one another what is published, so each message is heard as often as there are masters; the one
+//! counts that came from the node which has the lock, and a grant is a reason to ask. The inbox is live as long as it
+//! is at all of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -88,6 +89,12 @@ impl Ears {
     }
 }
 
+/// A grant is asked for once more: what a master says that was stopped, and does not know yet that another one took
+/// over, is passed on by the nodes like anything else.
+fn as_hint(event: &StoreEvent) -> &StoreEvent {
+    if matches!(event, StoreEvent::Granted { .. }) { &StoreEvent::Dropped } else { event }
+}
+
 impl Sink for Heard {
     fn inbox(&self, state: Inbox) {
         if let Some(ears) = self.cluster.upgrade().and_then(|cluster| cluster.ears()) {
@@ -100,7 +107,7 @@ impl Sink for Heard {
         if cluster.has(&self.node, key)
             && let Some(sink) = cluster.ears().and_then(|ears| ears.sink())
         {
-            sink.pushed(key, event);
+            sink.pushed(key, as_hint(event));
         }
     }
 

@@ -1,5 +1,5 @@
-//! One write to a cluster: which node each of its requests goes to, and what is left of it after the answers. Pure; the
-//! [cluster](super::cluster) does the sending.
+//! One write to a cluster: which node each of its requests goes to, and what is left of it after the answers. Pure;
+//! the [cluster](super::cluster) does the sending.
 //!
 //! | a node answers | it means | and then |
 //! |---|---|---|

@@ -1,8 +1,8 @@
 //! Replicas that have to hear of a grant: the options `wait_replicas`, `wait_policy` and `wait_timeout`.
 //!
-//! `WAIT` goes out behind whatever may grant, on the same connection, and is answered with the number of replicas that
-//! have everything that this connection wrote. It does not make a fail-over safe, since a replica that has not heard may
-//! be the one that is promoted; it makes rarer what the promoted one does not know.
+//! `WAIT` goes out behind whatever may grant, on the same connection, and is answered with the number of replicas
+//! that have everything that this connection wrote. It does not make a fail-over safe, since a replica that has not
+//! heard may be the one that is promoted; it makes rarer what the promoted one does not know.
 //!
 //! Source: [WAIT](https://redis.io/docs/latest/commands/wait/).
 

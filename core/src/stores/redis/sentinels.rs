@@ -1,19 +1,19 @@
 //! Which server is the master, as the sentinels say that watch over it and its replicas.
 //!
-//! Each new connection begins with the question. Whoever is named is asked for its role, since a sentinel may be behind,
-//! and one that is a replica by then is not written to; the next sentinel may know better. A connection serves for
-//! [`NAMED`] after it: a master that was stopped, and goes on after another one took over, takes it for some seconds
-//! that it still is the master, and no reply of its own would tell.
+//! Each new connection begins with the question. Whoever is named is asked for its role, since a sentinel may be
+//! behind, and one that is a replica by then is not written to; the next sentinel may know better. A connection
+//! serves for [`NAMED`] after it: a master that was stopped, and goes on after another one took over, takes it for
+//! some seconds that it still is the master, and no reply of its own would tell.
 //!
-//! Source: [Guidelines for Redis clients with Sentinel support](https://redis.io/docs/latest/develop/reference/sentinel-clients/).
+//! Source: the [guidelines for clients](https://redis.io/docs/latest/develop/reference/sentinel-clients/).
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lockwright_machines::error::{is_nobody_there, with_nobody_there};
 use redis::Value;
 
-use super::config::{Config, Endpoint};
+use super::config::{Config, Endpoint, Sentinels};
 use super::greeting::{Greeting, Welcome};
 use super::tasks;
 use crate::error::{Error, Kind, Result};
@@ -24,15 +24,6 @@ use crate::time::Time;
 pub(super) const NAMED: Duration = Duration::from_secs(1);
 /// This part of the time for a new connection is one sentinel's.
 const SHARE: u32 = 4;
-
-/// See the [module](self).
-pub(super) struct Sentinels {
-    /// The name by which they know the master.
-    master: String,
-    each: Vec<Config>,
-    /// The one that answered last is asked first.
-    first: AtomicUsize,
-}
 
 /// Asks one sentinel after the other.
 pub(super) struct Search<'a> {
@@ -50,10 +41,6 @@ pub(super) struct Search<'a> {
 }
 
 impl Sentinels {
-    pub(super) fn new(master: String, each: Vec<Config>) -> Self {
-        Sentinels { master, each, first: AtomicUsize::new(0) }
-    }
-
     /// Begins to look for the server of `config`.
     pub(super) fn search<'a>(&'a self, config: &'a Config) -> Search<'a> {
         let first = self.first.load(Ordering::Relaxed);
@@ -101,8 +88,8 @@ impl Search<'_> {
         None
     }
 
-    /// The server that was named last `said` this; whether that makes it fit. One that was stopped when it was named, and
-    /// goes on now, may have been replaced meanwhile.
+    /// The server that was named last `said` this; whether that makes it fit. One that was stopped when it was named,
+    /// and goes on now, may have been replaced meanwhile.
     pub(super) fn is_good(&mut self, named: &Config, said: &Welcome) -> bool {
         let at = named.endpoint.shown();
         let message = match said.is_replica {

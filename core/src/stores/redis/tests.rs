@@ -1140,7 +1140,7 @@ fn a_reply_is_read_however_long_it_is_and_however_it_arrives() {
 fn a_request_of_a_task_takes_little_memory() {
     let store = store("redis://127.0.0.1:1");
     let requests = requests(&store, acquire(1, false));
-    let bytes = size_of_val(&store.ask(&requests, clock::now()));
+    let bytes = size_of_val(&store.ask(&requests, clock::now(), false));
     assert!(bytes <= 2_200, "{bytes} bytes");
 }
 

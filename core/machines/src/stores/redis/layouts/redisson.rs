@@ -97,7 +97,7 @@ pub(super) const PROMISES: Guarantees = Guarantees {
 
 /// A [note](Guarantees::notes) on what is not told.
 pub(super) const NO_SHARDS: &str =
-    "Redis Cluster is not supported yet; Redisson publishes by SPUBLISH there, which our waiters do not hear.";
+    "In a Redis Cluster this layout is refused; Redisson publishes by SPUBLISH there, which our waiters do not hear.";
 
 /// How long whoever is first in the queue is waited for without having asked again.
 pub const PATIENCE: Duration = Duration::from_secs(5);
