@@ -294,7 +294,7 @@ fn a_client_has_two_connections_at_most() {
     }
     assert!(held.iter().all(|guard| guard.is_held()));
     drop(held);
-    client.close().unwrap();
+    client.close();
     until("its connections go", || psql("SELECT count(*) FROM pg_stat_activity WHERE usename = 'two'") == "0");
     psql("REVOKE ALL ON lockwright_locks FROM two; DROP ROLE two");
 }

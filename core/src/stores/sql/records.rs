@@ -40,7 +40,7 @@ pub(in crate::stores) struct Records<T> {
     pub(in crate::stores) table: T,
     response_timeout: Duration,
     known: std::sync::Mutex<Known>,
-    clock: StoreClock,
+    clock: Arc<StoreClock>,
     turns: [tokio::sync::Mutex<()>; TURNS],
     writes: AtomicU64,
     /// Where the look for idle rows goes on.
@@ -65,12 +65,12 @@ struct Step {
 }
 
 impl<T: Table> Records<T> {
-    pub(in crate::stores) fn new(table: T, response_timeout: Duration) -> Self {
+    pub(in crate::stores) fn new(table: T, clock: Arc<StoreClock>, response_timeout: Duration) -> Self {
         Records {
             table,
             response_timeout,
             known: std::sync::Mutex::default(),
-            clock: StoreClock::default(),
+            clock,
             turns: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             writes: AtomicU64::new(0),
             swept: std::sync::Mutex::new("".into()),
@@ -428,7 +428,7 @@ mod tests {
     }
 
     fn client(table: &Arc<Played>) -> Records<Arc<Played>> {
-        Records::new(table.clone(), Duration::from_secs(1))
+        Records::new(table.clone(), Arc::default(), Duration::from_secs(1))
     }
 
     /// The token that was granted, if one was; and from when on the lease counts.
