@@ -112,6 +112,25 @@ fn nobody_elses_lock_is_renewed_or_given_back_and_a_lease_ends() {
     assert!(first.list().unwrap().iter().all(|listed| *listed != format!("{name}-other")));
 }
 
+#[test]
+fn whoever_listens_is_told_at_once_that_its_lock_was_broken() {
+    let uri = address();
+    let (holder, other, name) = (client(&uri, ""), client(&uri, ""), name("x"));
+    let gate = format!("{name}-gate");
+    let shut = other.lock(&gate).acquire().unwrap();
+    let held = holder.lock(&name).acquire().unwrap();
+    let waits = holder.lock(&gate).build().unwrap();
+    let waits = std::thread::spawn(move || waits.acquire().unwrap().release().unwrap());
+    until("it waits", || other.inspect(&gate).unwrap().waiters == 1);
+    let broken = Instant::now();
+    assert!(other.break_lock(&name, held.token()).unwrap());
+    until("it is told", || !held.is_held());
+    // The next renewal is ten seconds off.
+    assert!(broken.elapsed() < Duration::from_secs(5), "{:?}", broken.elapsed());
+    assert_eq!(shut.release().unwrap(), ReleaseOutcome::Released);
+    assert_eq!(waits.join().unwrap(), ReleaseOutcome::Released);
+}
+
 /// A connection that nobody waits for costs one statement, and whoever used the lock last asks nothing first.
 #[test]
 fn an_uncontended_pair_is_two_statements() {
@@ -294,7 +313,7 @@ fn a_client_has_two_connections_at_most() {
     }
     assert!(held.iter().all(|guard| guard.is_held()));
     drop(held);
-    client.close().unwrap();
+    client.close();
     until("its connections go", || psql("SELECT count(*) FROM pg_stat_activity WHERE usename = 'two'") == "0");
     psql("REVOKE ALL ON lockwright_locks FROM two; DROP ROLE two");
 }

@@ -6,6 +6,13 @@ POSTGRES_BIN=$(compgen -G '/usr/lib/postgresql/*/bin' | sort -V | tail -1 || tru
 AS=()
 ((EUID != 0)) || AS=(setpriv --reuid postgres --regid postgres --clear-groups)
 COMMAND=("${AS[@]}" "$POSTGRES_BIN/postgres" -D .)
+# What a killed server leaves behind is a process for each connection, and while one of them is there no other server starts.
+has_threads() {
+  local cwd
+  for cwd in /proc/[0-9]*/cwd; do [[ ! $cwd -ef $FOLDER ]] || return 0; done
+  return 1
+}
+
 SCHEMA=$ROOT/core/machines/src/stores/postgres/layouts/schema.sql
 
 packages() {

@@ -168,7 +168,8 @@ impl Client<Async> {
         self.examine_by(Road::Task).await
     }
 
-    /// Makes the [`schema`](Client::schema) where it is missing; what is there stays. `false` for a store that needs none.
+    /// Makes the [`schema`](Client::schema) where it is missing; what is there stays. `false` for a store that needs
+    /// none.
     ///
     /// # Errors
     /// `auth` where this user may not, `unavailable` or `protocol` from the store, `closed`.

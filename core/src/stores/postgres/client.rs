@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::stores::postgres::layouts::native;
 use tokio::time::timeout;
 use tokio_postgres::{Client, Statement};
@@ -29,9 +30,10 @@ pub(crate) struct Postgres {
 
 /// The database, and the connection to it.
 pub(super) struct Database {
-    pub(super) config: Arc<Config>,
+    pub(super) config: Config,
     line: Mutex<Option<Arc<Line>>>,
-    dialling: tokio::sync::Mutex<()>,
+    dialling: Arc<tokio::sync::Mutex<()>>,
+    clock: Arc<StoreClock>,
 }
 
 /// A connection for statements.
@@ -44,10 +46,11 @@ impl Postgres {
     /// Does nothing yet: the first request dials.
     pub(super) fn new(config: Config) -> Self {
         let (layout, response_timeout) = (native::layout(&config.prefix), config.response_timeout);
-        let database =
-            Database { config: Arc::new(config), line: Mutex::default(), dialling: tokio::sync::Mutex::default() };
+        let clock = Arc::new(StoreClock::default());
+        let (line, dialling) = (Mutex::default(), Arc::default());
+        let database = Arc::new(Database { config, line, dialling, clock: clock.clone() });
         Postgres {
-            records: Arc::new(Records::new(Arc::new(database), response_timeout)),
+            records: Arc::new(Records::new(database, clock, response_timeout)),
             layouts: [Arc::new(layout)],
             closing: Closing::default(),
         }
@@ -55,25 +58,39 @@ impl Postgres {
 }
 
 impl Database {
-    /// The connection, dialled if there is none.
-    async fn line(&self) -> crate::Result<Arc<Line>> {
-        let known = || locked(&self.line).clone().filter(|line| !line.client.is_closed());
-        if let Some(known) = known() {
+    /// The connection, dialled if there is none. It is made though whoever asks for it gives up meanwhile: the next to
+    /// ask will have it.
+    async fn line(self: &Arc<Self>) -> crate::Result<Arc<Line>> {
+        if let Some(known) = self.known() {
             return Ok(known);
         }
-        let _dialling = self.dialling.lock().await;
-        if let Some(known) = known() {
+        let dialling = self.dialling.clone().lock_owned().await;
+        if let Some(known) = self.known() {
             return Ok(known);
         }
-        let Connection { client, exchange, .. } = dial(&self.config).await?;
-        let line = Arc::new(Line { client, exchange });
-        *locked(&self.line) = Some(line.clone());
-        Ok(line)
+        let database = self.clone();
+        let dialled = runtime::handle()?.spawn(async move {
+            let _dialling = dialling;
+            let Connection { client, is_direct, now, .. } = dial(&database.config).await?;
+            database.clock.learn(clock::now(), now);
+            // Whoever has no table yet is told so by the first request.
+            let exchange = if is_direct { statements::prepare(&client).await.ok() } else { None };
+            let line = Arc::new(Line { client, exchange });
+            *locked(&database.line) = Some(line.clone());
+            Ok(line)
+        });
+        dialled.await.unwrap_or_else(|ended| {
+            Err(Error::new(Kind::Internal, "connect", "the making of a connection ended early").caused_by(ended))
+        })
+    }
+
+    fn known(&self) -> Option<Arc<Line>> {
+        locked(&self.line).clone().filter(|line| !line.client.is_closed())
     }
 
     /// What `asks` comes to. A connection that does not answer is not used again.
     async fn over_the_line<T>(
-        &self,
+        self: &Arc<Self>,
         patience: Duration,
         asks: impl AsyncFnOnce(&Line) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, Failure> {
@@ -101,7 +118,7 @@ impl Database {
         }
     }
 
-    async fn make(&self, limit: Time) -> Answered {
+    async fn make(self: &Arc<Self>, limit: Time) -> Answered {
         let sent = clock::now();
         let made =
             self.over_the_line(limit.since(sent), async |line: &Line| statements::make(&line.client).await).await;
@@ -114,7 +131,7 @@ impl Database {
     }
 
     /// Has whoever listens at `inbox` told `text`.
-    pub(super) async fn tell(&self, inbox: InboxId, text: &str) -> Result<(), Failure> {
+    pub(super) async fn tell(self: &Arc<Self>, inbox: InboxId, text: &str) -> Result<(), Failure> {
         let patience = self.config.response_timeout;
         self.over_the_line(patience, async |line: &Line| statements::tell(&line.client, inbox, text).await).await
     }

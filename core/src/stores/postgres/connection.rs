@@ -4,23 +4,22 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{AsyncMessage, Client, NoTls, Notification, Statement};
+use tokio_postgres::{AsyncMessage, Client, NoTls, Notification};
 
 use super::config::Config;
 use super::failure;
 use super::statements;
-use crate::error::{Error, Kind};
-use crate::platform::runtime;
+use crate::error::Error;
 use crate::platform::stream::Stream;
 use crate::stores::pipe::Pipe;
 use crate::stores::reach;
+use crate::time::StoreTime;
 
 /// Asks a server for TLS; it answers with one letter.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
@@ -29,8 +28,10 @@ const SCHEMES: [&str; 2] = ["postgres://, or sslmode=disable,", "sslmode=verify-
 /// A connection that was made.
 pub(super) struct Connection {
     pub(super) client: Client,
-    /// The statement that is asked for all the time, where it is kept at the server.
-    pub(super) exchange: Option<Statement>,
+    /// It is ours alone.
+    pub(super) is_direct: bool,
+    /// What the database's clock said.
+    pub(super) now: StoreTime,
     pub(super) heard: mpsc::UnboundedReceiver<Notification>,
 }
 
@@ -38,17 +39,11 @@ pub(super) struct Connection {
 ///
 /// # Errors
 /// `unavailable` where nobody answers, `auth` where the server wants somebody else, `protocol` where it is none.
-pub(super) async fn dial(config: &Arc<Config>) -> crate::Result<Connection> {
-    let config = config.clone();
-    let dialled = runtime::handle()?.spawn(async move {
-        match timeout(config.connect_timeout, dial_at_leisure(&config)).await {
-            Ok(dialled) => dialled,
-            Err(_) => Err(unreachable(&config, io::ErrorKind::TimedOut.into())),
-        }
-    });
-    dialled
-        .await
-        .unwrap_or_else(|ended| Err(Error::new(Kind::Internal, "connect", "a connection ended early").caused_by(ended)))
+pub(super) async fn dial(config: &Config) -> crate::Result<Connection> {
+    match timeout(config.connect_timeout, dial_at_leisure(config)).await {
+        Ok(dialled) => dialled,
+        Err(_) => Err(unreachable(config, io::ErrorKind::TimedOut.into())),
+    }
 }
 
 fn unreachable(config: &Config, error: io::Error) -> Error {
@@ -86,22 +81,9 @@ async fn dial_at_leisure(config: &Config) -> crate::Result<Connection> {
             }
         }
     });
-    let exchange = settle(&client, port, config).await.map_err(|error| failure::of_dialling(&error))?;
-    Ok(Connection { client, exchange, heard })
-}
-
-/// What a connection of ours alone has the server know.
-async fn settle(
-    client: &Client,
-    port: Option<u16>,
-    config: &Config,
-) -> Result<Option<Statement>, tokio_postgres::Error> {
-    if !statements::is_direct(client, port).await? {
-        return Ok(None);
-    }
-    statements::limit(client, config.response_timeout).await?;
-    // Whoever has no table yet is told so by the first request.
-    Ok(statements::prepare(client).await.ok())
+    let settled = statements::settle(&client, port, config.response_timeout).await;
+    let settled = settled.map_err(|error| failure::of_dialling(&error))?;
+    Ok(Connection { client, is_direct: settled.is_direct, now: settled.now, heard })
 }
 
 /// A connection whose first byte is looked at: the library would wait for the rest of what is no message at all.

@@ -14,12 +14,8 @@ type Said = tokio_postgres::Error;
 /// Why a statement has no answer.
 pub(super) fn of_statement(error: &Said) -> Failure {
     let Some(code) = error.code() else {
-        return match error.is_closed() {
-            // The connection was gone before anything was written to it, as far as the library knows: what it took over and
-            // did not write goes with it, and what it wrote ends as an error of another kind, or as this one.
-            true => Failure::Unknown(ended(error)),
-            false => Failure::Unknown(of_connection(error)),
-        };
+        // Where the connection is gone, the library does not say whether it wrote what it had taken over.
+        return Failure::Unknown(of_connection(error));
     };
     match *code {
         SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED | SqlState::LOCK_NOT_AVAILABLE => {

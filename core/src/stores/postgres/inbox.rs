@@ -55,7 +55,7 @@ pub(super) async fn listen(database: Arc<Database>, inbox: InboxId, sink: Weak<d
 }
 
 /// Why it ended, and whether anything was heard before.
-async fn hear(database: &Database, inbox: InboxId, sink: &Weak<dyn Sink>, again: bool) -> (End, bool) {
+async fn hear(database: &Arc<Database>, inbox: InboxId, sink: &Weak<dyn Sink>, again: bool) -> (End, bool) {
     let Ok(Connection { client, mut heard, .. }) = dial(&database.config).await else { return (End::Broken, false) };
     if statements::listen(&client, inbox).await.is_err() {
         return (End::Broken, false);

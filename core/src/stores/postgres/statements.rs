@@ -32,21 +32,25 @@ pub(super) fn channel(inbox: InboxId) -> String {
     format!("lockwright_{inbox}")
 }
 
-/// Whether the server itself is at the other end of a connection from our `port`, and no pooler that hands one of the
-/// server's connections to many clients.
-pub(super) async fn is_direct(client: &Client, port: Option<u16>) -> Result<bool> {
-    let row = client.query_typed_one("SELECT inet_client_port()", &[]).await?;
-    let seen: Option<i32> = row.try_get(0)?;
-    Ok(port.is_some() && seen == port.map(i32::from))
+/// What a new connection tells.
+pub(super) struct Settled {
+    /// It is ours alone.
+    pub(super) is_direct: bool,
+    pub(super) now: StoreTime,
 }
 
-/// Has the server end what takes too long, and see what others wrote meanwhile. For a connection that is ours alone.
-pub(super) async fn limit(client: &Client, response_timeout: Duration) -> Result<()> {
-    let millis = response_timeout.as_millis().max(1);
-    let settings = format!(
-        "SET statement_timeout = {millis}; SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"
-    );
-    client.batch_execute(&settings).await
+const SETTLE: &str = "
+  SELECT inet_client_port() = $1 AND set_config('statement_timeout', $2, false) IS NOT NULL
+      AND set_config('default_transaction_isolation', 'read committed', false) IS NOT NULL,
+    (extract(epoch FROM clock_timestamp()) * 1e6)::bigint";
+
+/// Has the server end what takes too long, and see what others wrote meanwhile, where the server itself is at the other
+/// end of a connection from our `port`, and no pooler that hands one of the server's connections to many clients.
+pub(super) async fn settle(client: &Client, port: Option<u16>, response_timeout: Duration) -> Result<Settled> {
+    let (port, millis) = (port.map(i32::from), response_timeout.as_millis().max(1).to_string());
+    let row = client.query_typed_one(SETTLE, &[(&port, Type::INT4), (&millis, Type::TEXT)]).await?;
+    let is_direct: Option<bool> = row.try_get(0)?;
+    Ok(Settled { is_direct: is_direct == Some(true), now: StoreTime(row.try_get(1)?) })
 }
 
 /// The statement for exchanges as the server keeps it for this connection.

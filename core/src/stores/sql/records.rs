@@ -36,11 +36,11 @@ const SLACK: Duration = Duration::from_millis(2);
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(in crate::stores) struct Records<T> {
-    pub(in crate::stores) table: T,
+pub(crate) struct Records<T> {
+    pub(crate) table: T,
     response_timeout: Duration,
     known: std::sync::Mutex<Known>,
-    clock: StoreClock,
+    clock: Arc<StoreClock>,
     turns: [tokio::sync::Mutex<()>; TURNS],
     writes: AtomicU64,
     /// Where the look for idle rows goes on.
@@ -52,8 +52,8 @@ struct Part<'a> {
     key: &'a Arc<str>,
     /// Where they stand in the write.
     places: Vec<usize>,
-    /// The row, as this client knew it once, or as the database told it just now. No row is as good a guess as any where
-    /// nothing is known: a wrong one is answered by the row.
+    /// The row, as this client knew it once, or as the database told it just now. No row is as good a guess as any
+    /// where nothing is known: a wrong one is answered by the row.
     row: Option<Row>,
     is_fresh: bool,
 }
@@ -65,12 +65,12 @@ struct Step {
 }
 
 impl<T: Table> Records<T> {
-    pub(in crate::stores) fn new(table: T, response_timeout: Duration) -> Self {
+    pub(crate) fn new(table: T, clock: Arc<StoreClock>, response_timeout: Duration) -> Self {
         Records {
             table,
             response_timeout,
             known: std::sync::Mutex::default(),
-            clock: StoreClock::default(),
+            clock,
             turns: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             writes: AtomicU64::new(0),
             swept: std::sync::Mutex::new("".into()),
@@ -79,13 +79,13 @@ impl<T: Table> Records<T> {
 
     /// Until when what was asked for at `given_up` may still be done. A statement that begins in time may take as long
     /// again, waiting for a row.
-    pub(in crate::stores) fn void_after(&self, given_up: Time) -> Time {
+    pub(crate) fn void_after(&self, given_up: Time) -> Time {
         let lasts = 2 * self.response_timeout;
         given_up.after(lasts + lasts / DRIFT_DIVISOR + SLACK)
     }
 
     /// Does as the requests say, and gives up at `limit`.
-    pub(in crate::stores) async fn perform(&self, requests: &[Request], limit: Time) -> Answered {
+    pub(crate) async fn perform(&self, requests: &[Request], limit: Time) -> Answered {
         if let [request] = requests
             && cell_layout::lists(request)
         {
@@ -257,13 +257,13 @@ impl<T: Table> Records<T> {
     }
 
     /// Whether somebody should [`sweep`](Self::sweep) now.
-    pub(in crate::stores) fn is_to_be_swept(&self) -> bool {
+    pub(crate) fn is_to_be_swept(&self) -> bool {
         let writes = self.writes.load(Ordering::Relaxed);
         writes >= SWEEP.0 && self.writes.compare_exchange(writes, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Removes a few rows that nobody used for long. What cannot be read stays as it lies.
-    pub(in crate::stores) async fn sweep(&self) {
+    pub(crate) async fn sweep(&self) {
         let after = locked(&self.swept).clone();
         let to = "\u{10FFFF}".repeat(MAX_BYTES / 2);
         let range = Range { after: &after, from: "", to: &to, idle: IDLE, count: SWEEP.1 };
@@ -428,7 +428,7 @@ mod tests {
     }
 
     fn client(table: &Arc<Played>) -> Records<Arc<Played>> {
-        Records::new(table.clone(), Duration::from_secs(1))
+        Records::new(table.clone(), Arc::default(), Duration::from_secs(1))
     }
 
     /// The token that was granted, if one was; and from when on the lease counts.

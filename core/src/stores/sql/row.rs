@@ -13,13 +13,13 @@ use crate::time::StoreTime;
 
 /// A row but for its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::stores) struct Row {
+pub(crate) struct Row {
     /// A number of this one write, which no other write of the row has: whoever knows it knows the whole row.
-    pub(in crate::stores) version: i64,
+    pub(crate) version: i64,
     /// The word for what lies there.
-    pub(in crate::stores) kind: Arc<str>,
+    pub(crate) kind: Arc<str>,
     /// See [`text`].
-    pub(in crate::stores) record: Arc<str>,
+    pub(crate) record: Arc<str>,
 }
 
 /// What requests come to that concern one row.
@@ -32,8 +32,8 @@ pub(super) struct Computed {
     pub(super) kept: Option<(Arc<str>, Arc<str>)>,
 }
 
-/// Runs `requests`, one after the other, on what `row` has at `now`. Whether somebody listens at an inbox is `alive`'s to
-/// say.
+/// Runs `requests`, one after the other, on what `row` has at `now`. Whether somebody listens at an inbox is `alive`'s
+/// to say.
 pub(super) fn compute<'a>(
     row: Option<&Row>,
     requests: impl Iterator<Item = &'a Request>,

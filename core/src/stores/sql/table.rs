@@ -11,18 +11,18 @@ use crate::time::StoreTime;
 
 /// A row as it is expected to be, and what is to be written where it is.
 #[derive(Clone, Debug)]
-pub(in crate::stores) struct Change {
-    pub(in crate::stores) key: Arc<str>,
-    pub(in crate::stores) expected: Expected,
+pub(crate) struct Change {
+    pub(crate) key: Arc<str>,
+    pub(crate) expected: Expected,
     /// Nothing where it is only asked whether it is as expected.
-    pub(in crate::stores) write: Option<Row>,
+    pub(crate) write: Option<Row>,
     /// What is told once it is written, as [texts](crate::stores::push).
-    pub(in crate::stores) pushes: Vec<(InboxId, String)>,
+    pub(crate) pushes: Vec<(InboxId, String)>,
 }
 
 /// What is thought to lie there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::stores) enum Expected {
+pub(crate) enum Expected {
     /// Nobody knows: the row is read.
     Unknown,
     /// No row.
@@ -33,7 +33,7 @@ pub(in crate::stores) enum Expected {
 
 impl Expected {
     /// As a number, which is none that a version has.
-    pub(in crate::stores) fn number(self) -> i64 {
+    pub(crate) fn number(self) -> i64 {
         match self {
             Expected::Unknown => -1,
             Expected::Nothing => 0,
@@ -44,16 +44,16 @@ impl Expected {
 
 /// When the database may do what it is asked for, by its own clock.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::stores) struct Window {
-    pub(in crate::stores) from: StoreTime,
-    pub(in crate::stores) until: StoreTime,
+pub(crate) struct Window {
+    pub(crate) from: StoreTime,
+    pub(crate) until: StoreTime,
     /// How long an answer is waited for.
-    pub(in crate::stores) patience: Duration,
+    pub(crate) patience: Duration,
 }
 
 /// What became of a change.
 #[derive(Clone, Debug)]
-pub(in crate::stores) enum Seen {
+pub(crate) enum Seen {
     /// The row was as expected, and is as it was to be written.
     Done,
     /// It was not, or it was not the time.
@@ -62,14 +62,14 @@ pub(in crate::stores) enum Seen {
 
 /// What became of all of them, and what the database's clock said.
 #[derive(Debug)]
-pub(in crate::stores) struct Exchanged {
-    pub(in crate::stores) seen: Vec<Seen>,
-    pub(in crate::stores) now: StoreTime,
+pub(crate) struct Exchanged {
+    pub(crate) seen: Vec<Seen>,
+    pub(crate) now: StoreTime,
 }
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(in crate::stores) enum Failure {
+pub(crate) enum Failure {
     /// The database undid it, since others were at the same rows: it is to be asked again.
     Again,
     /// It was not done and never will be.
@@ -79,10 +79,10 @@ pub(in crate::stores) enum Failure {
 }
 
 /// A row with its key.
-pub(in crate::stores) type Listed = (Arc<str>, Row);
+pub(crate) type Listed = (Arc<str>, Row);
 
 /// Rows of records in some database.
-pub(in crate::stores) trait Table: Send + Sync + std::fmt::Debug + 'static {
+pub(crate) trait Table: Send + Sync + std::fmt::Debug + 'static {
     /// Writes the rows that are as expected, each by itself, and tells of those that are not.
     fn exchange<'a>(&'a self, changes: &'a [Change], window: Window) -> BoxFuture<'a, Result<Exchanged, Failure>>;
 
@@ -99,11 +99,11 @@ pub(in crate::stores) trait Table: Send + Sync + std::fmt::Debug + 'static {
 
 /// Which rows a page has.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::stores) struct Range<'a> {
-    pub(in crate::stores) after: &'a str,
-    pub(in crate::stores) from: &'a str,
-    pub(in crate::stores) to: &'a str,
+pub(crate) struct Range<'a> {
+    pub(crate) after: &'a str,
+    pub(crate) from: &'a str,
+    pub(crate) to: &'a str,
     /// Not written since so long.
-    pub(in crate::stores) idle: Duration,
-    pub(in crate::stores) count: usize,
+    pub(crate) idle: Duration,
+    pub(crate) count: usize,
 }
