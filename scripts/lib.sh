@@ -54,6 +54,10 @@ cargo_for() {
     say "No standard library here for $target (rustup target add $target): building it with Debian's compiler"
     need_apt rustc-web rust-web-src
     local -x RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1
+    if [[ $target == wasm32-* ]]; then
+      need_apt lld-22
+      local -x CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=wasm-ld-22
+    fi
     build_std=(-Zbuild-std=std,panic_abort)
   fi
   # Two compilers that share a folder would each undo what the other built.

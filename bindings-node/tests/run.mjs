@@ -1,13 +1,15 @@
 // Runs the tests, all or those whose files have one of the words given in their names, and counts them as scripts/test expects it.
+// Those of another folder are run with `--in FOLDER` before the words.
 
 import { readdirSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { run } from 'node:test'
 import { spec } from 'node:test/reporters'
 import { fileURLToPath } from 'node:url'
 
-const here = dirname(fileURLToPath(import.meta.url))
-const words = process.argv.slice(2)
+const given = process.argv.slice(2)
+const here = given[0] === '--in' ? resolve(given[1]) : dirname(fileURLToPath(import.meta.url))
+const words = given[0] === '--in' ? given.slice(2) : given
 const wanted = name => name.endsWith('.test.mjs') && (words.length === 0 || words.some(word => name.includes(word)))
 const files = readdirSync(here).filter(wanted).map(name => join(here, name))
 

@@ -1,1 +1,234 @@
+//! Lockwright as a WASI component: the resources of `wit/locks.wit` over the engine and the host's sockets.
+//!
+//! Every export runs to its end: it asks the engine, and lets the sockets work until the engine has the result. Each
+//! call first hears what came while no code ran, so that a lease that ended meanwhile is lost before anything is said
+//! of it.
 
+mod convert;
+mod host;
+
+#[allow(missing_debug_implementations, unreachable_pub, rust_2018_idioms, reason = "generated")]
+mod bindings {
+    wit_bindgen::generate!({ world: "lockwright", path: "wit" });
+}
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use lockwright_machines::error as core;
+use lockwright_machines::time::Time;
+use lockwright_wasm_engine::{Asked, Config, Engine, Outcome, Ticket};
+
+use self::bindings::exports::lockwright::locks::locks as api;
+use self::convert::{loss, options, outcome, refused};
+use self::host::Sockets;
+
+/// How long a client that is closed waits for its server.
+const CLOSING: Duration = Duration::from_secs(1);
+
+struct Component;
+
+impl api::Guest for Component {
+    type Client = Client;
+    type Lock = Lock;
+    type Guard = Guard;
+}
+
+bindings::export!(Component with_types_in bindings);
+
+/// A client, as all that is of it shares it.
+type Shared = Rc<RefCell<Running>>;
+
+struct Running {
+    engine: Engine,
+    sockets: Sockets,
+}
+
+impl Running {
+    /// Hears what came while no code ran, and what time it is.
+    fn resume(&mut self) -> Time {
+        let now = host::now();
+        self.engine.look(now);
+        self.sockets.work(&mut self.engine);
+        now
+    }
+
+    /// Lets the sockets work until `ticket` has its result.
+    fn until_settled(&mut self, ticket: Ticket) -> Time {
+        self.until(None, |engine, _| engine.is_settled(ticket))
+    }
+
+    /// The same, until an acquisition is settled for good: once this call ends nothing renews what was handed over.
+    fn until_firm(&mut self, asked: Asked) -> core::Result<Outcome> {
+        let now = self.until(None, |engine, now| engine.is_firm(now, &asked));
+        self.engine.conclude(now, asked)
+    }
+
+    /// Lets the sockets work until the engine says so, or `limit`.
+    fn until(&mut self, limit: Option<Time>, done: impl Fn(&Engine, Time) -> bool) -> Time {
+        loop {
+            self.sockets.work(&mut self.engine);
+            let now = host::now();
+            if done(&self.engine, now) || limit.is_some_and(|limit| limit <= now) {
+                return now;
+            }
+            self.sockets.wait(&self.engine, limit);
+            self.engine.look(host::now());
+        }
+    }
+}
+
+pub struct Client(Shared);
+
+impl api::GuestClient for Client {
+    fn connect(address: String) -> Result<api::Client, api::Error> {
+        let config = Config::read(&address, "wasm").map_err(refused)?;
+        let running = Running { engine: Engine::new(config, host::random()), sockets: Sockets::default() };
+        Ok(api::Client::new(Client(Rc::new(RefCell::new(running)))))
+    }
+
+    fn address(&self) -> String {
+        self.0.borrow().engine.config().address.to_string()
+    }
+
+    fn lock(&self, name: String, given: api::LockOptions) -> Result<api::Lock, api::Error> {
+        let running = self.0.borrow();
+        let options = options(running.engine.lock_options(), given);
+        let (ttl, lock) = (options.ttl, running.engine.lock(&name, options).map_err(refused)?);
+        Ok(api::Lock::new(Lock { client: self.0.clone(), lock, ttl }))
+    }
+
+    fn resume(&self, secret: String, given: api::LockOptions) -> Result<api::Guard, api::Error> {
+        let mut running = self.0.borrow_mut();
+        let options = options(running.engine.lock_options(), given);
+        let (ttl, now) = (options.ttl, running.resume());
+        let asked = running.engine.resume(now, &secret, options).map_err(refused)?;
+        match running.until_firm(asked).map_err(refused)? {
+            Outcome::Granted(guard) => Ok(Guard::of(&self.0, guard, ttl)),
+            Outcome::Taken => Err(refused(core::Error::timeout(Duration::ZERO))),
+        }
+    }
+
+    fn close(&self) {
+        let mut running = self.0.borrow_mut();
+        let now = running.resume();
+        running.engine.close(now);
+        running.until(Some(now.after(CLOSING)), |engine, _| engine.is_over());
+        running.engine.hang_up();
+        let Running { engine, sockets } = &mut *running;
+        sockets.work(engine);
+    }
+}
+
+pub struct Lock {
+    client: Shared,
+    lock: lockwright_wasm_engine::Lock,
+    ttl: Duration,
+}
+
+impl Lock {
+    fn ask(&self, timeout: Option<Duration>) -> core::Result<Outcome> {
+        let mut running = self.client.borrow_mut();
+        let now = running.resume();
+        let asked = running.engine.acquire(now, &self.lock, timeout)?;
+        running.until_firm(asked)
+    }
+}
+
+impl api::GuestLock for Lock {
+    fn name(&self) -> String {
+        self.lock.name().to_owned()
+    }
+
+    fn acquire(&self, timeout: Option<api::Milliseconds>) -> Result<api::Guard, api::Error> {
+        let timeout = timeout.map(Duration::from_millis).or(self.lock.timeout());
+        match self.ask(timeout).map_err(refused)? {
+            Outcome::Granted(guard) => Ok(Guard::of(&self.client, guard, self.ttl)),
+            Outcome::Taken => {
+                let error = core::Error::timeout(Duration::ZERO).on_lock(self.lock.name());
+                Err(refused(error.on_store(self.client.borrow().engine.config().address.clone())))
+            }
+        }
+    }
+
+    fn try_acquire(&self) -> Result<Option<api::Guard>, api::Error> {
+        Ok(match self.ask(Some(Duration::ZERO)).map_err(refused)? {
+            Outcome::Granted(guard) => Some(Guard::of(&self.client, guard, self.ttl)),
+            Outcome::Taken => None,
+        })
+    }
+}
+
+pub struct Guard {
+    client: Shared,
+    guard: RefCell<lockwright_wasm_engine::Guard>,
+    ttl: Duration,
+}
+
+impl Guard {
+    fn of(client: &Shared, guard: lockwright_wasm_engine::Guard, ttl: Duration) -> api::Guard {
+        api::Guard::new(Guard { client: client.clone(), guard: RefCell::new(guard), ttl })
+    }
+
+    /// What `look` sees of the guard, after what came was heard.
+    fn with<T>(&self, look: impl FnOnce(&mut Running, Time, &mut lockwright_wasm_engine::Guard) -> T) -> T {
+        let mut running = self.client.borrow_mut();
+        let now = running.resume();
+        look(&mut running, now, &mut self.guard.borrow_mut())
+    }
+}
+
+impl api::GuestGuard for Guard {
+    fn name(&self) -> String {
+        self.with(|_, _, guard| guard.name().to_owned())
+    }
+
+    fn token(&self) -> u64 {
+        self.with(|_, _, guard| guard.token().n)
+    }
+
+    fn remaining(&self) -> api::Milliseconds {
+        let left = self.with(|_, now, guard| guard.remaining(now));
+        u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn lost(&self) -> Option<api::Loss> {
+        self.with(|_, now, guard| guard.why_lost(now)).map(|reason| loss(&reason))
+    }
+
+    fn renew(&self, ttl: Option<api::Milliseconds>) -> Result<(), api::Error> {
+        let ttl = ttl.map_or(self.ttl, Duration::from_millis);
+        self.with(|running, now, guard| {
+            let ticket = running.engine.renew(now, guard, ttl).map_err(refused)?;
+            let now = running.until_settled(ticket);
+            running.engine.renewed(now, guard, ticket).map_err(refused)
+        })
+    }
+
+    fn release(&self) -> Result<api::ReleaseOutcome, api::Error> {
+        self.with(|running, now, guard| {
+            let ticket = running.engine.release(now, guard).map_err(refused)?;
+            running.until_settled(ticket);
+            Ok(outcome(running.engine.released(ticket)))
+        })
+    }
+
+    fn export(&self, ttl: api::Milliseconds) -> Result<String, api::Error> {
+        self.with(|running, now, guard| {
+            let ticket = running.engine.export(now, guard, Duration::from_millis(ttl)).map_err(refused)?;
+            running.until_settled(ticket);
+            running.engine.exported(guard, ticket).map_err(refused)
+        })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut running = self.client.borrow_mut();
+        let now = running.resume();
+        running.engine.let_go(now, self.guard.get_mut());
+        let Running { engine, sockets } = &mut *running;
+        sockets.work(engine);
+    }
+}

@@ -329,6 +329,10 @@ impl Engine {
         self.results.remove(&ticket)
     }
 
+    pub(crate) fn result(&self, ticket: Ticket) -> Option<&Settled<Hold>> {
+        self.results.get(&ticket)
+    }
+
     /// Whether the result for `ticket` is there.
     pub fn is_settled(&self, ticket: Ticket) -> bool {
         self.results.contains_key(&ticket)

@@ -15,7 +15,8 @@ use lockwright_machines::token::Token;
 use crate::engine::{Engine, Spot, Ticket};
 use crate::hold::Hold;
 
-/// See the [module](self). Whoever drops it without a [release](Engine::release) lets its lease run out.
+/// See the [module](self). It is to be [released](Engine::release), [let go](Engine::let_go) or
+/// [abandoned](Engine::abandon_guard): dropped, it is renewed for ever.
 #[derive(Debug)]
 pub struct Guard {
     spot: Rc<Spot>,
@@ -161,9 +162,17 @@ impl Engine {
     }
 
     /// Gives the lock back without waiting for what the store finds.
-    pub fn let_go(&mut self, now: Time, mut guard: Guard) {
+    pub fn let_go(&mut self, now: Time, guard: &mut Guard) {
         if !std::mem::replace(&mut guard.is_over, true) {
             self.drop_hold(now, guard.lock, &guard.hold);
+            self.look(now);
+        }
+    }
+
+    /// Nobody will ever give the lock back: nothing prolongs its lease any more.
+    pub fn abandon_guard(&mut self, now: Time, guard: &Guard) {
+        if !guard.is_over {
+            self.tell(now, guard.lock, Event::Abandon { hold: guard.hold.id() });
             self.look(now);
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lockwright_machines::lease::LossReason;
 use lockwright_machines::machine::{self, Held};
+use lockwright_machines::options::CLAIM;
 use lockwright_machines::queue::HoldId;
 use lockwright_machines::time::Time;
 use lockwright_machines::token::Token;
@@ -19,6 +20,8 @@ struct State {
     id: HoldId,
     token: Cell<Option<Token>>,
     since: Time,
+    /// Until when it was granted.
+    granted_until: Time,
     valid_until: Cell<Time>,
     expires_as: RefCell<LossReason>,
     abandoned: Cell<bool>,
@@ -31,6 +34,7 @@ impl machine::Hold for Hold {
             id,
             token: Cell::new(token),
             since,
+            granted_until: valid_until,
             valid_until: Cell::new(valid_until),
             expires_as: RefCell::new(LossReason::Expired),
             abandoned: Cell::new(false),
@@ -74,6 +78,12 @@ impl machine::Hold for Hold {
 impl Hold {
     pub(crate) fn lose(&self, reason: LossReason) {
         self.0.lost.borrow_mut().get_or_insert(reason);
+    }
+
+    /// Whether it is handed over and not renewed yet.
+    pub(crate) fn is_only_claimed(&self) -> bool {
+        let State { since, granted_until, ref valid_until, .. } = *self.0;
+        granted_until.since(since) <= CLAIM && valid_until.get() == granted_until
     }
 
     /// How long it lasts at `now`; nothing once it is lost.

@@ -1,8 +1,8 @@
-//! One client of Lockwright in one thread, without a socket and without a clock: what its WebAssembly faces are made of.
+//! One client of Lockwright in one thread, without a socket or a clock: what its WebAssembly faces are made of.
 //!
 //! The lock is the same [machine](lockwright_machines::machine::LockMachine) as everywhere, and Redis is spoken by the
-//! same [words](lockwright_resp). What is here is between the two: who waits for which answer, what goes out on which of
-//! two lines, and what is due when. A face performs each [`Action`], tells of whatever happens, and gives the time.
+//! same [words](lockwright_resp). What is here is between the two: who waits for which answer, what goes out on which
+//! of two lines, and what is due when. A face performs each [`Action`], tells of whatever happens, and gives the time.
 //!
 //! ```text
 //!   face, host                          Engine

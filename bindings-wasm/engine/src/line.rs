@@ -3,7 +3,7 @@
 
 use std::io;
 
-use lockwright_machines::error::Error;
+use lockwright_machines::error::{Error, Kind};
 use lockwright_machines::reach;
 use lockwright_machines::time::Time;
 use lockwright_resp::Value;
@@ -134,6 +134,10 @@ impl Line {
     /// Why it ended, or could not be made, once `error` was met on it. Nothing more is to be expected of it.
     pub(crate) fn ended(&mut self, error: io::Error) -> Error {
         match std::mem::take(&mut self.state) {
+            State::Dialling(_) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let message = "the host lets nothing here use its network; grant TCP, and name lookups for a host that has a name";
+                Error::new(Kind::Auth, "connect", message).caused_by(error)
+            }
             State::Open => wire::lost(error),
             // Whoever ends the connection has said why in the last answer; whoever is slow has not.
             State::Greeting(greeting, answers, _) if !answers.is_empty() && error.kind() != io::ErrorKind::TimedOut => {

@@ -8,7 +8,7 @@ use lockwright_machines::error::{Error, Kind, Result, timed_out};
 use lockwright_machines::guarantee::Guarantees;
 use lockwright_machines::layout_choice::{self, LayoutChoice};
 use lockwright_machines::machine::{Demand, Event, Settled};
-use lockwright_machines::options::AcquireOptions;
+use lockwright_machines::options::{AcquireOptions, CLAIM};
 use lockwright_machines::protocol::{AttemptId, Layout, Push};
 use lockwright_machines::queue::{Ask, Refusal, TaskId};
 use lockwright_machines::rank::Rank;
@@ -38,6 +38,7 @@ pub struct Asked {
     used: Rc<()>,
     task: TaskId,
     timeout: Option<Duration>,
+    ttl: Duration,
 }
 
 /// What became of an acquisition.
@@ -130,7 +131,20 @@ impl Engine {
         let demand = Demand { ask, card, by, holds_nothing, lenient, secret, insists: true, hurries: tries };
         self.tell(now, entry, Event::Acquire { demand, waiter: ticket });
         self.look(now);
-        Ok(Asked { ticket, spot: spot.clone(), lock: entry, used, task, timeout })
+        Ok(Asked { ticket, spot: spot.clone(), lock: entry, used, task, timeout, ttl })
+    }
+
+    /// Whether an acquisition is settled, and what was granted lasts for more than the moment that a hand-over does:
+    /// for whoever renews nothing once it has its guard.
+    pub fn is_firm(&self, now: Time, asked: &Asked) -> bool {
+        match self.result(asked.ticket) {
+            None => false,
+            // Of a short lease that moment is a good part.
+            Some(Settled::Granted { hold, .. }) if asked.ttl > 2 * CLAIM => {
+                !hold.is_only_claimed() || hold.remaining(now).is_zero()
+            }
+            Some(_) => true,
+        }
     }
 
     /// What became of an acquisition that is [settled](Self::is_settled).

@@ -32,6 +32,6 @@ fn component(module: &str, out: &str) -> Done {
 
 fn javascript(module: &str, folder: &str) -> Done {
     let mut generator = wasm_bindgen_cli_support::Bindgen::new();
-    generator.input_path(module).typescript(true).out_name("lockwright").web(true)?;
+    generator.input_path(module).typescript(true).out_name("lockwright").remove_name_section(true).web(true)?;
     Ok(generator.generate(Path::new(folder))?)
 }

@@ -1,0 +1,69 @@
+//! The core's words as those of the interface.
+
+use std::time::Duration;
+
+use lockwright_machines::error::{Error, Kind};
+use lockwright_machines::lease::{LossReason, ReleaseOutcome};
+use lockwright_machines::options::AcquireOptions;
+
+use crate::bindings::exports::lockwright::locks::locks as api;
+
+pub(crate) fn refused(error: Error) -> api::Error {
+    let details = api::Details {
+        text: error.to_string(),
+        advice: error.context().to_owned(),
+        code: error.code().to_owned(),
+        retryable: error.retryable(),
+    };
+    match error.kind() {
+        Kind::Timeout => api::Error::Timeout(details),
+        Kind::NotOwned => api::Error::NotOwned(details),
+        Kind::Lost => api::Error::Lost(details),
+        Kind::Unavailable => api::Error::Unavailable(details),
+        Kind::InvalidConfig => api::Error::InvalidConfig(details),
+        Kind::Unsupported => api::Error::Unsupported(details),
+        Kind::ForeignLayout => api::Error::ForeignLayout(details),
+        Kind::Closed => api::Error::Closed(details),
+        Kind::Auth => api::Error::Auth(details),
+        Kind::Protocol => api::Error::Protocol(details),
+        _ => api::Error::Internal(details),
+    }
+}
+
+pub(crate) fn loss(reason: &LossReason) -> api::Loss {
+    match reason {
+        LossReason::Expired => api::Loss::Expired,
+        // A guard that is dropped gives its lock back, so none is forgotten.
+        LossReason::MaxHold | LossReason::Abandoned => api::Loss::MaxHold,
+        LossReason::NotRenewed => api::Loss::NotRenewed,
+        LossReason::Gone => api::Loss::Gone,
+        LossReason::Broken => api::Loss::Broken,
+        LossReason::Closed => api::Loss::Closed,
+    }
+}
+
+pub(crate) fn outcome(outcome: ReleaseOutcome) -> api::ReleaseOutcome {
+    match outcome {
+        // No lock is reentrant here.
+        ReleaseOutcome::Released | ReleaseOutcome::Kept(_) => api::ReleaseOutcome::Released,
+        ReleaseOutcome::Expired => api::ReleaseOutcome::Expired,
+        ReleaseOutcome::StolenBy(card) => api::ReleaseOutcome::Stolen(card),
+        ReleaseOutcome::Unknown => api::ReleaseOutcome::Unknown,
+    }
+}
+
+/// The options of the address with those that are given.
+pub(crate) fn options(mut all: AcquireOptions, given: api::LockOptions) -> AcquireOptions {
+    let api::LockOptions { ttl, renew, max_hold, fair, rank, layout, format, label } = given;
+    all.ttl = ttl.map_or(all.ttl, Duration::from_millis);
+    all.renew = renew.unwrap_or(all.renew);
+    all.max_hold = max_hold.map(Duration::from_millis).or(all.max_hold);
+    all.fair = fair.unwrap_or(all.fair);
+    all.rank = rank.unwrap_or(all.rank);
+    if let Some(layout) = layout {
+        all.set_layout(&layout);
+    }
+    all.format = format.map(Into::into).or(all.format);
+    all.label = label.map(Into::into).or(all.label);
+    all
+}

@@ -1,0 +1,204 @@
+// The package on a real Redis, beside the native Node package.
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { createConnection, createServer } from 'node:net'
+import { after, before, test } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
+
+import { connect as native } from '../../../bindings-node/dist/index.mjs'
+import * as wasm from '../dist/index.js'
+
+const REDIS = process.env.LOCKWRIGHT_TEST_REDIS
+const PREFIX = `wasm-npm-${process.pid}:`
+const ADDRESS = `${REDIS}?prefix=${PREFIX}`
+
+let client, other
+
+before(async () => {
+  client = await wasm.connect(ADDRESS)
+  other = await native(ADDRESS)
+})
+
+after(async () => {
+  await client.close()
+  await other.close()
+})
+
+async function until(isSo) {
+  for (let left = 2_000; !(await isSo()); left--) {
+    assert.ok(left > 0, 'it did not happen')
+    await pause(5)
+  }
+}
+
+/** The server's answer to a command, without any library. */
+async function redis(...words) {
+  const { hostname, port } = new URL(REDIS)
+  const socket = createConnection(Number(port), hostname)
+  socket.write(`*${words.length}\r\n${words.map(word => `$${Buffer.byteLength(word)}\r\n${word}\r\n`).join('')}`)
+  const [answer] = await once(socket, 'data')
+  socket.destroy()
+  return answer.toString()
+}
+
+test('it excludes and is excluded', async () => {
+  const lock = client.lock('orders:42', { label: 'edge' })
+  const guard = await lock.acquire()
+  assert.ok(guard.isHeld && guard.remaining() > 29_000)
+  assert.equal(await lock.tryAcquire(), null)
+  assert.equal(await other.lock('orders:42').tryAcquire(), null)
+  const { holder } = await other.inspect('orders:42')
+  assert.deepEqual([holder.language, holder.label], ['wasm-js', 'edge'])
+  assert.equal(await guard.release(), 'released')
+  assert.equal(guard.remaining(), 0)
+  const held = await other.lock('orders:42').acquire()
+  assert.ok(held.token > guard.token)
+  await assert.rejects(lock.acquire({ timeout: 50 }), error => error instanceof wasm.LockTimeout && error.code === 'timeout' && error.retryable)
+  await assert.rejects(guard.release(), wasm.NotOwned)
+  await held.release()
+})
+
+for (const layout of ['native', 'string', 'redisson']) {
+  test(`a counter shared with the native package is exact, in the layout ${layout}`, async () => {
+    const options = layout === 'string' ? { layout, format: 'redis-py' } : { layout }
+    const key = `${PREFIX}${layout}-counter`
+    await redis('SET', key, '0')
+    const count = async lock => {
+      for (let left = 25; left > 0; left--) {
+        await lock.using(async () => {
+          const seen = Number((await redis('GET', key)).split('\r\n')[1])
+          await redis('SET', key, String(seen + 1))
+        })
+      }
+    }
+    const clients = await Promise.all([wasm.connect(ADDRESS), wasm.connect(ADDRESS)])
+    await Promise.all([...clients, other].map(each => count(each.lock(key, options))))
+    assert.match(await redis('GET', key), /\r\n75\r\n/)
+    await Promise.all(clients.map(each => each.close()))
+    await redis('DEL', key)
+  })
+}
+
+test('a waiter is handed the lock by a push', async () => {
+  const held = await other.lock('push').acquire()
+  const waiting = client.lock('push', { fair: true }).acquire({ timeout: 20_000 })
+  await until(async () => (await other.inspect('push')).waiters === 1)
+  await held.release()
+  const released = performance.now()
+  const guard = await waiting
+  assert.ok(performance.now() - released < 500, 'it polls')
+  assert.equal(await guard.release(), 'released')
+})
+
+test('what is held is renewed by itself', async () => {
+  const guard = await client.lock('renewed', { ttl: 150 }).acquire()
+  for (const begun = performance.now(); performance.now() - begun < 600; await pause(20)) {
+    assert.ok(guard.isHeld)
+    assert.equal(await other.lock('renewed').tryAcquire(), null)
+  }
+  assert.equal(await guard.release(), 'released')
+})
+
+test('a lock that is lost is told of by its signal', async () => {
+  const guard = await client.lock('lost', { ttl: 60, renew: false }).acquire()
+  const { signal } = guard
+  // What is held keeps no program running, and nor does a wait for its loss.
+  const program = setInterval(() => undefined, 1_000)
+  if (!signal.aborted) await once(signal, 'abort')
+  clearInterval(program)
+  assert.ok(signal.reason instanceof wasm.LockLost)
+  assert.equal(guard.whyLost, 'not_renewed')
+  await assert.rejects(guard.extend(100), wasm.LockLost)
+  await assert.rejects(async () => { await guard[Symbol.asyncDispose]() }, wasm.LockLost)
+})
+
+test('whoever aborts leaves the line', async () => {
+  const held = await other.lock('left').acquire()
+  const giveUp = new AbortController()
+  const waiting = client.lock('left', { fair: true }).acquire({ signal: giveUp.signal })
+  await until(async () => (await other.inspect('left')).waiters === 1)
+  giveUp.abort(new Error('enough'))
+  await assert.rejects(waiting, /enough/)
+  await until(async () => (await other.inspect('left')).waiters === 0)
+  await held.release()
+})
+
+test('a lock goes from one package to the other', async () => {
+  const guard = await client.lock('handed').acquire()
+  const resumed = await other.resume(await guard.export('5s'))
+  assert.ok(resumed.token > guard.token)
+  const back = await client.resume(await resumed.export('5s'))
+  assert.ok(back.token > resumed.token)
+  assert.equal(back.name, 'handed')
+  await back.release()
+  await assert.rejects(guard.release(), wasm.NotOwned)
+})
+
+test('a store that is down, silent, or no Redis server is told', async () => {
+  const limits = '?connect_timeout=200ms&response_timeout=100ms&store_timeout=500ms'
+  const failure = async address => {
+    const away = await wasm.connect(address + limits)
+    const error = await away.lock('x').acquire({ timeout: 5_000 }).then(() => assert.fail('granted'), error => error)
+    await away.close()
+    return error
+  }
+  const server = createServer()
+  const open = async () => {
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    return `redis://127.0.0.1:${server.address().port}`
+  }
+  const sockets = new Set()
+  server.on('connection', socket => {
+    sockets.add(socket)
+    socket.on('error', () => undefined)
+  })
+  const silent = await failure(await open())
+  assert.ok(silent instanceof wasm.Unavailable, silent)
+  server.on('connection', socket => socket.write('HTTP/1.1 400 Bad Request\r\n\r\n'))
+  const address = `redis://127.0.0.1:${server.address().port}`
+  assert.ok((await failure(address)) instanceof wasm.ProtocolError)
+  for (const socket of sockets) socket.destroy()
+  server.close()
+  await once(server, 'close')
+  const down = await failure(address)
+  assert.ok(down instanceof wasm.Unavailable && /nothing listens there/.test(down.message), down.message)
+  const stranger = await wasm.connect(ADDRESS.replace('redis://', 'redis://nobody:hunter2@'))
+  await assert.rejects(stranger.lock('x').acquire(), error => error instanceof wasm.AuthFailed && !error.message.includes('hunter2'))
+  await stranger.close()
+})
+
+test('what cannot be honoured is refused at once', async () => {
+  for (const address of ['', 'localhost:6379', 'redis://h?tll=5s', 'redis://h?ttl=1ms']) {
+    await assert.rejects(wasm.connect(address), wasm.InvalidConfig, address)
+  }
+  for (const address of ['rediss://h', 'redis+unix:///s', 'sqlite://', 'redis://a redis://b redis://c']) {
+    await assert.rejects(wasm.connect(address), wasm.Unsupported, address)
+  }
+  for (const options of [{ ttl: 0 }, { ttl: '1y' }, { ttl: NaN }, { tll: 5 }, { rank: 3 }, { rank: 1.5, fair: true }, { fair: 'yes' }, { timeout: -1 }]) {
+    assert.throws(() => client.lock('x', options), wasm.InvalidConfig, JSON.stringify(options))
+  }
+  for (const name of ['', 'a\0b', '\ud800', 7]) assert.throws(() => client.lock(name), wasm.InvalidConfig)
+  assert.throws(() => client.lock('x', { layout: 'nothing' }), wasm.Unsupported)
+})
+
+test('a client that is closed gives all back', async () => {
+  const closing = await wasm.connect(ADDRESS)
+  const lock = closing.lock('closed')
+  const guard = await lock.acquire()
+  const waiting = lock.acquire().catch(error => error)
+  await closing.close()
+  assert.ok((await waiting) instanceof wasm.Closed)
+  assert.equal(guard.whyLost, 'closed')
+  await assert.rejects(lock.acquire(), wasm.Closed)
+  await (await other.lock('closed').acquire({ timeout: 0 })).release()
+})
+
+test('what is held keeps no program running', () => {
+  const program = `import { connect } from ${JSON.stringify(new URL('../dist/index.js', import.meta.url).href)}
+    const guard = await (await connect(${JSON.stringify(ADDRESS)})).lock('ended', { ttl: 1000 }).acquire()
+    console.log(guard.isHeld)`
+  const ran = spawnSync(process.execPath, ['--input-type=module', '--eval', program], { encoding: 'utf8', timeout: 20_000 })
+  assert.deepEqual([ran.status, ran.stdout], [0, 'true\n'], ran.stderr)
+})

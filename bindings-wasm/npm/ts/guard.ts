@@ -1,0 +1,148 @@
+import { LockLost, mistake } from './errors.js'
+import { type Duration, milliseconds } from './options.js'
+import type { Running } from './running.js'
+
+/** Why a held lock was lost. */
+export type LossReason = 'expired' | 'max_hold' | 'abandoned' | 'not_renewed' | 'gone' | 'broken' | 'closed'
+
+/** What a release found. */
+export type ReleaseOutcome = 'released' | 'expired' | 'stolen' | 'unknown'
+
+/**
+ * A lock that is held, until it is released or lost. It is renewed for as long as this program runs.
+ *
+ * One that is collected unreleased is renewed no more, and not released: the collector may come in the middle of what the lock protects.
+ */
+export class Guard implements AsyncDisposable {
+  readonly name: string
+  /** The fencing token: whatever the lock protects refuses one that is lower than it has seen. */
+  readonly token: bigint
+  readonly #running: Running
+  readonly #number: number
+  #losing: AbortController | undefined
+  #ended = false
+
+  private constructor(running: Running, number: number) {
+    this.#running = running
+    this.#number = number
+    this.name = running.see(core => core.name(number))
+    this.token = running.see(core => core.token(number))
+    collected.register(this, { running, number, name: this.name }, this)
+  }
+
+  /** @internal */
+  static make(running: Running, number: number): Guard {
+    return new Guard(running, number)
+  }
+
+  /** Whether the lock is certainly held at this moment. */
+  get isHeld(): boolean {
+    return this.remaining() > 0
+  }
+
+  /** Milliseconds that the lock is certainly held without a further renewal. */
+  remaining(): number {
+    return this.#ended ? 0 : this.#running.see((core, now) => core.remaining(now, this.#number))
+  }
+
+  /** Why it was lost; `undefined` unless it was. */
+  get whyLost(): LossReason | undefined {
+    return this.#ended ? undefined : whyLost(this.#running, this.#number)
+  }
+
+  /** Aborts when the lock is lost, with a `LockLost` as its reason; never after a release. */
+  get signal(): AbortSignal {
+    if (this.#losing === undefined) {
+      const losing = new AbortController()
+      this.#losing = losing
+      const [running, number, name] = [this.#running, this.#number, this.name]
+      if (!this.#ended) {
+        running.watch(() => {
+          const why = whyLost(running, number)
+          if (why !== undefined) losing.abort(lost(name, why))
+          return why !== undefined || running.see(core => !core.has_guard(number))
+        })
+      }
+    }
+    return this.#losing.signal
+  }
+
+  /**
+   * Makes the lease last `ttl` (20 ms to 24 h) from now, and at every renewal.
+   *
+   * @throws {@link LockLost} when it is not held any more, {@link InvalidConfig}, {@link NotOwned}.
+   */
+  async extend(ttl: Duration): Promise<void> {
+    this.#own('extend')
+    const ms = milliseconds('extend', 'ttl', ttl)
+    const ticket = this.#running.do((core, now) => core.extend(now, this.#number, ms))
+    await this.#running.settled(ticket)
+    this.#running.do((core, now) => core.extended(now, this.#number, ticket))
+  }
+
+  /**
+   * Leaves the lock to a secret, with which `Client.resume` takes it over within `ttl` (20 ms to 24 h), in this program or another, under a
+   * higher token. Nobody renews it meanwhile. This guard is dead then. Whoever knows the secret may take the lock.
+   *
+   * @throws {@link Unsupported} where the layout cannot; {@link LockLost} when it was not held any more; {@link Unavailable} when the store did
+   * not say, and the lock is given back.
+   */
+  async export(ttl: Duration): Promise<string> {
+    this.#own('export')
+    const ms = milliseconds('export', 'ttl', ttl)
+    const ticket = this.#running.do((core, now) => core.export(now, this.#number, ms))
+    await this.#running.settled(ticket)
+    const secret = this.#running.do(core => core.exported(this.#number, ticket))
+    this.#end()
+    return secret
+  }
+
+  /**
+   * Gives the lock back, and says what the store found.
+   *
+   * @throws {@link NotOwned} when it was released or exported before.
+   */
+  async release(): Promise<ReleaseOutcome> {
+    this.#own('release')
+    const ticket = this.#running.do((core, now) => core.release(now, this.#number))
+    this.#end()
+    await this.#running.settled(ticket)
+    return this.#running.do(core => core.released(ticket)) as ReleaseOutcome
+  }
+
+  /**
+   * Releases it, unless that was done.
+   *
+   * @throws {@link LockLost} when it was lost before.
+   */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#ended) return
+    const why = this.whyLost
+    const outcome = await this.release()
+    if (why !== undefined) throw lost(this.name, why)
+    if (outcome === 'expired' || outcome === 'stolen') throw lost(this.name, outcome === 'stolen' ? 'gone' : 'expired')
+  }
+
+  #own(operation: string): void {
+    if (this.#ended) throw mistake('not_owned', operation, `the guard of lock ${JSON.stringify(this.name)} was released or exported already`)
+  }
+
+  #end(): void {
+    this.#ended = true
+    collected.unregister(this)
+    this.#running.see(core => core.forget_guard(this.#number))
+  }
+}
+
+function whyLost(running: Running, number: number): LossReason | undefined {
+  return running.see((core, now) => core.why_lost(now, number)) as LossReason | undefined
+}
+
+function lost(name: string, why: LossReason): LockLost {
+  return new LockLost(`lost: lock ${JSON.stringify(name)} was lost (${why}); what was done under it may have to be undone`, { lock: name })
+}
+
+const collected = new FinalizationRegistry<{ running: Running; number: number; name: string }>(({ running, number, name }) => {
+  running.do((core, now) => core.abandon_guard(now, number))
+  console.warn(`lockwright: the guard of lock ${JSON.stringify(name)} was collected unreleased; the lock is free when its lease ends`)
+})

@@ -1,0 +1,24 @@
+/** What a connection tells, in this order. */
+export interface Events {
+  /** It is made. */
+  opened(): void
+  /** These bytes came on it. They are read before this returns. */
+  received(bytes: Uint8Array): void
+  /** It ended, or could not be made: `code` as the system says, such as `ECONNREFUSED`; none where the other side ended it. Said once. */
+  ended(code?: string, message?: string): void
+}
+
+/** One connection, made or on its way. */
+export interface Connection {
+  /** Sends these bytes after all before. */
+  send(bytes: Uint8Array): void
+  /** Ends it, or leaves off making it; nothing more is told of it. */
+  end(): void
+  /** Whether somebody waits for what may come on it: where nobody does it need not keep the program running. */
+  keepAlive?(waited: boolean): void
+}
+
+/** Makes connections. */
+export interface Transport {
+  connect(host: string, port: number, events: Events): Connection
+}
