@@ -3,7 +3,7 @@
 // a lock, a signal says that the next one is there, and it is done on top of that; what waits below goes on once it is through.
 declare(strict_types=1);
 
-use Lockwright\{Client, Guard, LockException};
+use Lockwright\{Client, Guard, LockException, LockTimeout};
 
 const SPANS = ['timeout', 'ttl', 'max_hold', 'at_least_for'];
 const OPTIONS = ['renew', 'fair', 'rank', 'label', 'layout', 'format'];
@@ -159,10 +159,16 @@ final class Shim
         $this->say(['pid' => getmypid(), 'language' => 'php', 'resets' => true]);
         while (!$this->over) {
             // Again and again: what the library tells comes between two steps.
+            // And not in the signal's handler, which PHP does not call again before it returns.
+            pcntl_sigprocmask(SIG_BLOCK, [SIGIO]);
             [$ready, $none] = [[STDIN], null];
             @stream_select($ready, $none, $none, 0, 20_000);
-            $this->serve();
+            $line = $this->line();
+            pcntl_sigprocmask(SIG_UNBLOCK, [SIGIO]);
+            $line === null || $this->command($line);
         }
+        // PHP forgets its handlers before it ends.
+        pcntl_sigprocmask(SIG_BLOCK, [SIGIO]);
     }
 
     public function log(string $level, string $message, array $context): void
@@ -174,10 +180,15 @@ final class Shim
     private function serve(): void
     {
         while (!$this->over && ($line = $this->line()) !== null) {
-            $command = json_decode($line, true);
-            $this->over = $command['do'] === 'exit';
-            $this->over || $this->answer($command);
+            $this->command($line);
         }
+    }
+
+    private function command(string $line): void
+    {
+        $command = json_decode($line, true);
+        $this->over = $command['do'] === 'exit';
+        $this->over || $this->answer($command);
     }
 
     private function line(): ?string
@@ -313,7 +324,11 @@ final class Shim
     private function doTry(array $command): array
     {
         $lock = $this->lock($this->client($command), $command);
-        $guard = $lock instanceof Lockwright\MultiLock ? $lock->acquire(timeout: 0) : $lock->tryAcquire();
+        try {
+            $guard = $lock instanceof Lockwright\MultiLock ? $lock->acquire(timeout: 0) : $lock->tryAcquire();
+        } catch (LockTimeout) {
+            $guard = null;
+        }
         return $guard === null ? ['taken' => true] : $this->keep($command, $guard);
     }
 
