@@ -1,25 +1,43 @@
 <?php
-// The shim of the PHP face. The README of this folder's parent says what a shim does. PHP has one thread: commands are done one
-// after the other.
+// The shim of the PHP face. The README of this folder's parent says what a shim does. PHP has one thread: while a command waits for
+// a lock, a signal says that the next one is there, and it is done on top of that; what waits below goes on once it is through.
 declare(strict_types=1);
 
-use Lockwright\{Client, LockException};
+use Lockwright\{Client, Guard, LockException, LockTimeout};
 
 const SPANS = ['timeout', 'ttl', 'max_hold', 'at_least_for'];
 const OPTIONS = ['renew', 'fair', 'rank', 'label', 'layout', 'format'];
 
-final class Clock
+/** What PHP has no function for. */
+final class Libc
 {
     private static ?FFI $libc = null;
 
-    /** CLOCK_BOOTTIME, which PHP has no function for. */
+    private static function libc(): FFI
+    {
+        return self::$libc ??= FFI::cdef('struct timespec { long s; long ns; }; int clock_gettime(int, struct timespec *); int fcntl(int, int, ...);');
+    }
+
+    /** CLOCK_BOOTTIME. */
     public static function now(): int
     {
-        self::$libc ??= FFI::cdef('struct timespec { long s; long ns; }; int clock_gettime(int, struct timespec *);');
-        $time = self::$libc->new('struct timespec');
-        self::$libc->clock_gettime(7, FFI::addr($time));
+        $time = self::libc()->new('struct timespec');
+        self::libc()->clock_gettime(7, FFI::addr($time));
         return $time->s * 1_000_000_000 + $time->ns;
     }
+
+    /** Has SIGIO sent to this process when there is something to read. */
+    public static function signalsWhatCanBeRead(): void
+    {
+        [$setOwner, $setFlags, $async, $nonblocking] = [8, 4, 0o20000, 0o4000];
+        self::libc()->fcntl(0, $setOwner, getmypid());
+        self::libc()->fcntl(0, $setFlags, $async | $nonblocking);
+    }
+}
+
+/** What waits is given up. */
+final class GivenUp extends Exception
+{
 }
 
 function camel(string $name): string
@@ -83,19 +101,19 @@ final class Log
 
     public function increment(object $guard, int $asked): void
     {
-        $at = Clock::now();
+        $at = Libc::now();
         $units = ($this->command['share'] ?? '') === 'write' ? 1 << 30 : ($this->command['take'] ?? 1);
         $this->note($guard, $at, ['event' => 'grant', 'asked' => $asked, 'until' => $at + (int) ($guard->remaining() * 1e9), 'units' => $units]);
-        $begin = Clock::now();
+        $begin = Libc::now();
         $counter = $this->command['counter'];
         $value = (int) @file_get_contents($counter) + 1;
         file_put_contents("$counter.$this->task", $value);
         rename("$counter.$this->task", $counter);
-        $at = Clock::now();
+        $at = Libc::now();
         $held = $guard->isHeld();
         $this->note($guard, $at, ['event' => 'increment', 'begin' => $begin, 'value' => $value, 'held' => $held, 'until' => $at + (int) ($guard->remaining() * 1e9)]);
         if ($why = state($guard)['why']) {
-            $this->note($guard, Clock::now(), ['event' => 'lost', 'why' => $why]);
+            $this->note($guard, Libc::now(), ['event' => 'lost', 'why' => $why]);
         }
     }
 
@@ -125,17 +143,67 @@ final class Shim
     private array $urls = [];
     private array $guards = [];
     private array $stocks = [];
+    /** The commands that go on, the one on top last. */
+    private array $doing = [];
+    private string $read = '';
+    private bool $over = false;
 
     public function main(): void
     {
-        $this->say(['pid' => getmypid(), 'language' => 'php', 'resets' => true]);
-        while (($line = fgets(STDIN)) !== false) {
-            $command = json_decode($line, true);
-            if ($command['do'] === 'exit') {
-                return;
-            }
-            $this->answer($command);
+        if (getenv('LOCKWRIGHT_SHIM_LOGS')) {
+            Lockwright\Log::to($this, 'debug');
         }
+        pcntl_async_signals(true);
+        pcntl_signal(SIGIO, fn () => $this->serve());
+        Libc::signalsWhatCanBeRead();
+        $this->say(['pid' => getmypid(), 'language' => 'php', 'resets' => true]);
+        while (!$this->over) {
+            // Again and again: what the library tells comes between two steps.
+            // And not in the signal's handler, which PHP does not call again before it returns.
+            pcntl_sigprocmask(SIG_BLOCK, [SIGIO]);
+            [$ready, $none] = [[STDIN], null];
+            @stream_select($ready, $none, $none, 0, 20_000);
+            $line = $this->line();
+            pcntl_sigprocmask(SIG_UNBLOCK, [SIGIO]);
+            $line === null || $this->command($line);
+        }
+        // PHP forgets its handlers before it ends.
+        pcntl_sigprocmask(SIG_BLOCK, [SIGIO]);
+    }
+
+    public function log(string $level, string $message, array $context): void
+    {
+        fwrite(STDERR, "$level $message " . json_encode($context, JSON_INVALID_UTF8_SUBSTITUTE) . "\n");
+    }
+
+    /** Does what there is to do by now. */
+    private function serve(): void
+    {
+        while (!$this->over && ($line = $this->line()) !== null) {
+            $this->command($line);
+        }
+    }
+
+    private function command(string $line): void
+    {
+        $command = json_decode($line, true);
+        $this->over = $command['do'] === 'exit';
+        $this->over || $this->answer($command);
+    }
+
+    private function line(): ?string
+    {
+        while (($end = strpos($this->read, "\n")) === false) {
+            $more = fread(STDIN, 65536);
+            if ($more === false || $more === '') {
+                $this->over = $this->over || feof(STDIN);
+                return null;
+            }
+            $this->read .= $more;
+        }
+        $line = substr($this->read, 0, $end);
+        $this->read = substr($this->read, $end + 1);
+        return $line;
     }
 
     private function say(array $line): void
@@ -145,16 +213,66 @@ final class Shim
 
     private function answer(array $command): void
     {
+        $this->doing[] = $command['id'];
         try {
             $ok = $this->{camel('do_' . $command['do'])}($command);
-            $at = $ok['at'] ?? Clock::now();
-            unset($ok['at']);
-            $this->say(['id' => $command['id'], 'at' => $at, 'ok' => (object) $ok]);
+            $ok === null || $this->ok($command, $ok);
+        } catch (GivenUp $error) {
+            if ($error->getMessage() !== (string) $command['id']) {
+                throw $error;
+            }
+            $this->fails($command, 'cancelled', false, $error);
+        } catch (LockException $error) {
+            $this->fails($command, $error->getCode(), $error->retryable, $error);
         } catch (Throwable $error) {
-            $of = $error instanceof LockException;
-            $this->say(['id' => $command['id'], 'at' => Clock::now(), 'error' => ['code' => $of ? $error->getCode() : get_class($error),
-                'retryable' => $of && $error->retryable, 'message' => $error->getMessage(), 'debug' => (string) $error]]);
+            $this->fails($command, get_class($error), false, $error);
+        } finally {
+            array_pop($this->doing);
         }
+    }
+
+    private function ok(array $command, array $ok): void
+    {
+        $at = $ok['at'] ?? Libc::now();
+        unset($ok['at']);
+        $this->say(['id' => $command['id'], 'at' => $at, 'ok' => (object) $ok]);
+    }
+
+    private function fails(array $command, string $code, bool $retryable, Throwable $error): void
+    {
+        $this->say(['id' => $command['id'], 'at' => Libc::now(), 'error' => ['code' => $code, 'retryable' => $retryable,
+            'message' => $error->getMessage(), 'debug' => (string) $error]]);
+    }
+
+    /** Gives up the wait on which this command is done; the one that waits is the one below it. */
+    private function doCancel(array $command): ?array
+    {
+        $waits = $this->doing[count($this->doing) - 2] ?? null;
+        if ($waits !== $command['command']) {
+            return [];
+        }
+        $this->ok($command, []);
+        throw new GivenUp((string) $waits);
+    }
+
+    private function doLost(array $command): ?array
+    {
+        $guard = $this->guards[$command['guard']];
+        $guard->onLost(fn (string $why) => $this->ok($command, ['why' => $why]));
+        return null;
+    }
+
+    private function doLead(array $command): array
+    {
+        [$reigns, $election, $gate] = [0, $this->election($command), $this->client($command)->lock($command['gate'], ...options($command))];
+        $token = $election->run($command['proclaims'], function (Guard $guard) use (&$reigns, $gate) {
+            for ($reigns++; !$guard->isLost(); usleep(5_000)) {
+                if ($gate->tryAcquire()?->release()) {
+                    return $guard->token();
+                }
+            }
+        });
+        return ['token' => $token, 'reigns' => $reigns];
     }
 
     private function client(array $command): Client
@@ -175,7 +293,7 @@ final class Shim
 
     private function keep(array $command, object $guard): array
     {
-        $at = Clock::now();
+        $at = Libc::now();
         $this->guards[$command['guard']] = $guard;
         return ['at' => $at, 'token' => token($guard, $command), 'depth' => state($guard)['depth'] ?? 1, 'remaining' => state($guard)['remaining']];
     }
@@ -206,7 +324,11 @@ final class Shim
     private function doTry(array $command): array
     {
         $lock = $this->lock($this->client($command), $command);
-        $guard = $lock instanceof Lockwright\MultiLock ? $lock->acquire(timeout: 0) : $lock->tryAcquire();
+        try {
+            $guard = $lock instanceof Lockwright\MultiLock ? $lock->acquire(timeout: 0) : $lock->tryAcquire();
+        } catch (LockTimeout) {
+            $guard = null;
+        }
         return $guard === null ? ['taken' => true] : $this->keep($command, $guard);
     }
 
@@ -432,12 +554,12 @@ final class Shim
         [$log, $retries] = [new Log($task, $command), []];
         for ($done = 0; $done < $command['increments'];) {
             try {
-                $asked = Clock::now();
+                $asked = Libc::now();
                 $guard = $lock->acquire();
                 $log->increment($guard, $asked);
                 $outcome = $guard->release();
                 $outcome = is_array($outcome) ? $outcome[name($command)] : $outcome;
-                $log->note($guard, Clock::now(), ['event' => 'released', 'outcome' => $outcome]);
+                $log->note($guard, Libc::now(), ['event' => 'released', 'outcome' => $outcome]);
                 $done++;
             } catch (LockException $error) {
                 $error->retryable || throw $error;

@@ -99,12 +99,22 @@ pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Valu
     if team.len() > 1 && promises.get("shared") == Some(&Value::Bool(false)) {
         return Some(format!("{} does not promise shared: two faces are two processes", store.name));
     }
+    let whole = format!("scenario {}", scenario.name);
     for face in team {
         let needs = scenario.needs.iter().map(String::as_str);
-        let names = scenario.commands().into_iter().chain([scenario.name.as_str()]).chain(needs);
+        let names = scenario.commands().into_iter().chain([scenario.name.as_str(), &whole]).chain(needs);
         if let Some(reason) = names.filter_map(|name| face.cannot.get(name)).next() {
             return Some(format!("{}: {reason}", face.name));
         }
+    }
+    let in_one_process = promises.get("shared") == Some(&Value::Bool(false)) && scenario.actors() > 1;
+    if let Some((face, reason)) =
+        team.iter().filter(|_| in_one_process).find_map(|face| Some((face, face.one_thread.as_ref()?)))
+    {
+        return Some(format!(
+            "{}: {reason}; clients that meet in one process do not wait beside one another",
+            face.name
+        ));
     }
     if let Some(reason) = store.peers_only.as_ref().filter(|_| scenario.peer == Peer::No) {
         return Some(format!("{}: {reason}", store.name));
@@ -372,7 +382,13 @@ mod tests {
         assert_eq!(in_y(&[peer.clone(), face("c")]).as_deref(), Some("it is slow"));
         let found = not_in_rows(Path::new(env!("CARGO_MANIFEST_DIR")), &[peer], &[], &[]);
         assert!(found.iter().any(|wrong| wrong.contains("in y, which is no scenario")), "{found:?}");
-        limited.cannot.remove("list");
+        let alone = Face { one_thread: Some("it has one thread".into()), ..face("c") };
+        assert_eq!(why(&scenario("x", ""), std::slice::from_ref(&alone)), None);
+        let two = "title = 'x'\nsteps = [{ on = ['a', 'b'], do = 'list', background = true, as = 'l' }]";
+        assert!(why(&scenario::parse(two).unwrap(), &[alone]).unwrap().contains("it has one thread"));
+        limited.cannot = BTreeMap::from([("scenario x".into(), "it is x".into()), ("odd".into(), "it is odd".into())]);
+        assert_eq!(why(&scenario("x", ""), std::slice::from_ref(&limited)).unwrap(), "a: it is x");
+        assert_eq!(why(&scenario("y", ""), std::slice::from_ref(&limited)), None);
         assert_eq!(why(&scenario("odd", ""), &[limited]).unwrap(), "a: it is odd");
     }
 

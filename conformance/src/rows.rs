@@ -149,7 +149,10 @@ pub fn faces(scenarios: &[Scenario]) -> Result<Vec<Face>, String> {
     let rows = read::<Face>("faces.toml")?;
     let faces: Vec<_> = rows.into_iter().map(|(name, face)| Face { name, ..face }).collect();
     for face in &faces {
-        let known = |name: &str| protocol::command(name).is_some() || scenarios.iter().any(|s| s.name == name);
+        let is_scenario = |name: &str| scenarios.iter().any(|s| s.name == name);
+        let known = |name: &str| {
+            protocol::command(name).is_some() || is_scenario(name.strip_prefix("scenario ").unwrap_or(name))
+        };
         if let Some(stale) = face.cannot.keys().find(|name| !known(name)) {
             return Err(format!(
                 "faces.toml: {} cannot {stale:?}, which is neither a command nor a scenario",

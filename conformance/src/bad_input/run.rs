@@ -314,7 +314,13 @@ impl<'a> Lane<'a> {
             for (key, value) in row.options_of(command) {
                 args[key] = value.clone();
             }
-            pending.push((command, name, self.give(command, args)?));
+            let given = self.give(command, args)?;
+            // In a face with one thread whatever is behind it would be late.
+            if self.face.one_thread.is_some() {
+                self.fails(row, ground, command, &name, &answer(&given, row.within)?, found)?;
+            } else {
+                pending.push((command, name, given));
+            }
         }
         for (command, name, pending) in &pending {
             let answer = answer(pending, row.within)?;
