@@ -1102,6 +1102,7 @@ mod tests {
     use super::*;
     use crate::blocking::{self, Blocking};
     use crate::client::Acquisition;
+    use crate::protocol::Request;
     use crate::stores::BoxFuture;
     use crate::token::Token;
 

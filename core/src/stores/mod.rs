@@ -23,6 +23,10 @@ pub mod zookeeper;
 mod adapter;
 #[cfg(any(feature = "etcd", feature = "memcached", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod address;
+/// What the machines' own tests compare a store with.
+#[cfg(all(test, any(feature = "postgres", feature = "sqlite")))]
+#[path = "../../machines/tests/comparison/mod.rs"]
+mod comparison;
 #[cfg(any(feature = "etcd", feature = "memcached", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod login;
 mod nodes;
@@ -33,6 +37,9 @@ mod push;
 #[cfg(any(feature = "memcached", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod reach;
 mod registry;
+#[cfg(all(test, any(feature = "postgres", feature = "sqlite")))]
+#[path = "../../machines/tests/requests/mod.rs"]
+mod requests;
 #[cfg(feature = "postgres")]
 mod sql;
 #[cfg(any(feature = "postgres", feature = "redis", feature = "zookeeper"))]

@@ -46,9 +46,12 @@ enum Text {
         generation: u64,
         goes: i64,
         waiting: Vec<PartyText>,
-        fates: Vec<(String, i64, Option<(u32, u64)>)>,
+        fates: Vec<FateText>,
     },
 }
+
+/// An attempt, until when its fate is known, and the generation and the number that it was given, if it passed.
+type FateText = (String, i64, Option<(u32, u64)>);
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -254,11 +257,7 @@ fn barrier(cell: &BarrierCell, beside: &BarrierInMemory) -> Text {
     }
 }
 
-fn read_barrier(
-    cell: BarrierCell,
-    waiting: Vec<PartyText>,
-    fates: Vec<(String, i64, Option<(u32, u64)>)>,
-) -> Option<Record> {
+fn read_barrier(cell: BarrierCell, waiting: Vec<PartyText>, fates: Vec<FateText>) -> Option<Record> {
     let mut beside = BarrierInMemory::default();
     for PartyText { attempt, inbox, ends, memory } in waiting {
         let (attempt, inbox) = (read_attempt(&attempt)?, read_inbox(&inbox)?);
