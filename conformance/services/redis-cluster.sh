@@ -14,7 +14,7 @@ packages() {
   need_command setpriv util-linux
 }
 
-server_port() { echo $((PORT + $1 - 1)); }
+server_port() { echo $(($(<port) + $1 - 1)); }
 
 configure() {
   local number
@@ -63,8 +63,13 @@ ask_server() {
   REDISCLI_AUTH=$(<password) timeout 2 redis-cli -p "$(server_port "$number")" "$@"
 }
 
-# Asks any, following wherever a key is.
-ask() { ask_server 1 -c "$@"; }
+# Asks every master: what concerns one key is refused by all but one.
+ask() {
+  local number
+  for number in "${SERVERS[@]}"; do
+    [[ $(ask_server "$number" role) != master* ]] || ask_server "$number" "$@"
+  done
+}
 
 # Made at the first start, as soon as all are there; later a cluster is good once every node says so, and every master has its
 # replica.
@@ -116,7 +121,6 @@ case ${1:-} in
     FOLDER=${LOCKWRIGHT_RUN_DIR:-$ROOT/conformance/.run}/$NAME
     running || die "$NAME is not running"
     cd "$FOLDER"
-    PORT=$(<port)
     "$@"
     ;;
   *) service "$@" ;;

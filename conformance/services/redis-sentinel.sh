@@ -16,8 +16,8 @@ packages() {
   need_command setpriv util-linux
 }
 
-server_port() { echo $((PORT + $1 - 1)); }
-sentinel_port() { echo $((PORT + 2 + $1)); }
+server_port() { echo $(($(<port) + $1 - 1)); }
+sentinel_port() { echo $(($(<port) + 2 + $1)); }
 secret() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
 
 configure() {
@@ -86,7 +86,7 @@ ask_sentinel() {
 master() {
   local number
   for number in "${SERVERS[@]}"; do ask_sentinel "$number" get-master-addr-by-name mymaster 2>/dev/null | sed -n 2p; done |
-    sort | uniq -c | sort -rn | awk -v first="$PORT" '$1 > 1 { print $2 - first + 1; exit }'
+    sort | uniq -c | sort -rn | awk -v first="$(<port)" '$1 > 1 { print $2 - first + 1; exit }'
 }
 
 ask() { ask_server "$(master)" "$@"; }
@@ -124,7 +124,6 @@ case ${1:-} in
     FOLDER=${LOCKWRIGHT_RUN_DIR:-$ROOT/conformance/.run}/$NAME
     running || die "$NAME is not running"
     cd "$FOLDER"
-    PORT=$(<port)
     "$@"
     ;;
   *) service "$@" ;;
