@@ -1,6 +1,6 @@
 <?php
 // The shim of the PHP face. The README of this folder's parent says what a shim does. PHP has one thread: while a command waits for
-// a lock, a signal says that the next one is there, and it is done on top of that; what waits below goes on once it is through.
+// a lock, an alarm has it look for the next one, which is done on top of that; what waits below goes on once it is through.
 declare(strict_types=1);
 
 use Lockwright\{Client, Guard, LockException, LockTimeout};
@@ -15,7 +15,7 @@ final class Libc
 
     private static function libc(): FFI
     {
-        return self::$libc ??= FFI::cdef('struct timespec { long s; long ns; }; int clock_gettime(int, struct timespec *); int fcntl(int, int, ...);');
+        return self::$libc ??= FFI::cdef('struct timespec { long s; long ns; }; int clock_gettime(int, struct timespec *); struct timer { long every_s; long every_us; long first_s; long first_us; }; int setitimer(int, struct timer *, void *);');
     }
 
     /** CLOCK_BOOTTIME. */
@@ -26,12 +26,12 @@ final class Libc
         return $time->s * 1_000_000_000 + $time->ns;
     }
 
-    /** Has SIGIO sent to this process when there is something to read. */
-    public static function signalsWhatCanBeRead(): void
+    /** Has SIGALRM sent to this process again and again; not at all with 0. */
+    public static function alarmEvery(int $microseconds): void
     {
-        [$setOwner, $setFlags, $async, $nonblocking] = [8, 4, 0o20000, 0o4000];
-        self::libc()->fcntl(0, $setOwner, getmypid());
-        self::libc()->fcntl(0, $setFlags, $async | $nonblocking);
+        $timer = self::libc()->new('struct timer');
+        $timer->every_us = $timer->first_us = $microseconds;
+        self::libc()->setitimer(0, FFI::addr($timer), null);
     }
 }
 
@@ -154,21 +154,21 @@ final class Shim
             Lockwright\Log::to($this, 'debug');
         }
         pcntl_async_signals(true);
-        pcntl_signal(SIGIO, fn () => $this->serve());
-        Libc::signalsWhatCanBeRead();
+        pcntl_signal(SIGALRM, fn () => $this->serve());
+        stream_set_blocking(STDIN, false);
         $this->say(['pid' => getmypid(), 'language' => 'php', 'resets' => true]);
         while (!$this->over) {
             // Again and again: what the library tells comes between two steps.
-            // And not in the signal's handler, which PHP does not call again before it returns.
-            pcntl_sigprocmask(SIG_BLOCK, [SIGIO]);
             [$ready, $none] = [[STDIN], null];
             @stream_select($ready, $none, $none, 0, 20_000);
             $line = $this->line();
-            pcntl_sigprocmask(SIG_UNBLOCK, [SIGIO]);
-            $line === null || $this->command($line);
+            if ($line !== null) {
+                // Not in the signal's handler, which PHP does not call again before it returns.
+                Libc::alarmEvery(20_000);
+                $this->command($line);
+                Libc::alarmEvery(0);
+            }
         }
-        // PHP forgets its handlers before it ends.
-        pcntl_sigprocmask(SIG_BLOCK, [SIGIO]);
     }
 
     public function log(string $level, string $message, array $context): void
