@@ -49,7 +49,8 @@ server() {
     down) touch "server-$number.down" && kill -KILL "$pid" ;;
     up) rm -f "server-$number.down" ;;
     stop) kill -STOP "$pid" ;;
-    cont) kill -CONT "$pid" ;;
+    # One that is down, or was just started again, need not be told.
+    cont) kill -CONT "$pid" 2>/dev/null || true ;;
     *) die "say kill, down, up, stop or cont" ;;
   esac
 }
