@@ -2,19 +2,10 @@
 # redis-cluster.sh start|stop|restart|uri: a Redis Cluster of three masters with a replica each.
 # redis-cluster.sh server N kill|down|up|stop|cont: what befalls one of the servers: kill -9 (and it is started again), the same for
 #   good, started again, SIGSTOP, SIGCONT.
-. "$(dirname "$0")/lib/redis.sh"
+. "$(dirname "$0")/lib/redis-servers.sh"
 
 NAME=redis-cluster PORT_ENV=LOCKWRIGHT_REDIS_CLUSTER_PORT PORT_FIRST=7460
-COMMAND=(bash run.sh)
 SERVERS=(1 2 3 4 5 6)
-
-packages() {
-  need_command redis-server redis-server
-  need_command redis-cli redis-tools
-  need_command setpriv util-linux
-}
-
-server_port() { echo $(($(<port) + $1 - 1)); }
 
 configure() {
   local number
@@ -38,29 +29,7 @@ requirepass $(<password)
 masterauth $(<password)
 END
   done
-  # Nobody outlives whoever started it, so that all end with the process that this service is.
-  cat >run.sh <<'END'
-alive() {
-  while :; do
-    while [[ -e $1.down ]]; do sleep 0.05; done
-    setpriv --pdeathsig KILL redis-server "$1.conf" >>"log-$1" 2>&1 &
-    echo $! >"$1.pid"
-    wait $! || sleep 0.05
-  done
-}
-if [[ $# == 1 ]]; then
-  alive "$1"
-else
-  for number in {1..6}; do setpriv --pdeathsig KILL bash run.sh "server-$number" & done
-  wait
-fi
-END
-}
-
-ask_server() {
-  local number=$1
-  shift
-  REDISCLI_AUTH=$(<password) timeout 2 redis-cli -p "$(server_port "$number")" "$@"
+  together server-{1..6}
 }
 
 # Asks every master: what concerns one key is refused by all but one.
@@ -89,19 +58,6 @@ answers() {
   done
 }
 
-server() {
-  local number=$1 pid
-  pid=$(<"server-$number.pid")
-  case $2 in
-    kill) kill -KILL "$pid" ;;
-    down) touch "server-$number.down" && kill -KILL "$pid" ;;
-    up) rm -f "server-$number.down" ;;
-    stop) kill -STOP "$pid" ;;
-    cont) kill -CONT "$pid" ;;
-    *) die "say kill, down, up, stop or cont" ;;
-  esac
-}
-
 uri() {
   local number hosts=
   for number in 1 2 3; do hosts+="${hosts:+,}127.0.0.1:$(server_port "$number")"; done
@@ -116,12 +72,4 @@ tell_requests() {
   echo "$sum"
 }
 
-case ${1:-} in
-  server)
-    FOLDER=${LOCKWRIGHT_RUN_DIR:-$ROOT/conformance/.run}/$NAME
-    running || die "$NAME is not running"
-    cd "$FOLDER"
-    "$@"
-    ;;
-  *) service "$@" ;;
-esac
+several "$@"

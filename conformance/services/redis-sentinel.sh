@@ -3,20 +3,11 @@
 # redis-sentinel.sh server N kill|down|up|stop|cont: what befalls one of the servers: kill -9 (and it is started again), the same for
 #   good, started again, SIGSTOP, SIGCONT.
 # redis-sentinel.sh master: the number of the server that the sentinels name.
-. "$(dirname "$0")/lib/redis.sh"
+. "$(dirname "$0")/lib/redis-servers.sh"
 
 NAME=redis-sentinel PORT_ENV=LOCKWRIGHT_REDIS_SENTINEL_PORT PORT_FIRST=7440
-COMMAND=(bash run.sh)
 SERVERS=(1 2 3)
 
-packages() {
-  need_command redis-server redis-server
-  need_command redis-sentinel redis-sentinel
-  need_command redis-cli redis-tools
-  need_command setpriv util-linux
-}
-
-server_port() { echo $(($(<port) + $1 - 1)); }
 sentinel_port() { echo $(($(<port) + 2 + $1)); }
 secret() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
 
@@ -50,30 +41,7 @@ sentinel down-after-milliseconds mymaster 1000
 sentinel failover-timeout mymaster 3000
 END
   done
-  # Nobody outlives whoever started it, so that all end with the process that this service is.
-  cat >run.sh <<'END'
-alive() {
-  while :; do
-    while [[ -e $1.down ]]; do sleep 0.05; done
-    setpriv --pdeathsig KILL "redis-${1%-*}" "$1.conf" >>"log-$1" 2>&1 &
-    echo $! >"$1.pid"
-    wait $! || sleep 0.05
-  done
-}
-if [[ $# == 1 ]]; then
-  alive "$1"
-else
-  for one in {server,sentinel}-{1,2,3}; do setpriv --pdeathsig KILL bash run.sh "$one" & done
-  wait
-fi
-END
-}
-
-# ask_server NUMBER COMMAND...
-ask_server() {
-  local number=$1
-  shift
-  REDISCLI_AUTH=$(<password) timeout 2 redis-cli -p "$(server_port "$number")" "$@"
+  together {server,sentinel}-{1,2,3}
 }
 
 ask_sentinel() {
@@ -100,31 +68,10 @@ answers() {
   (($(ask info replication 2>/dev/null | grep -c 'state=online') == 2))
 }
 
-server() {
-  local number=$1 pid
-  pid=$(<"server-$number.pid")
-  case $2 in
-    kill) kill -KILL "$pid" ;;
-    down) touch "server-$number.down" && kill -KILL "$pid" ;;
-    up) rm -f "server-$number.down" ;;
-    stop) kill -STOP "$pid" ;;
-    cont) kill -CONT "$pid" ;;
-    *) die "say kill, down, up, stop or cont" ;;
-  esac
-}
-
 uri() {
   local number hosts=
   for number in "${SERVERS[@]}"; do hosts+="${hosts:+,}127.0.0.1:$(sentinel_port "$number")"; done
   echo "redis+sentinel://:$(<password)@$hosts/mymaster?sentinel_password=$(<sentinel-password)"
 }
 
-case ${1:-} in
-  server | master)
-    FOLDER=${LOCKWRIGHT_RUN_DIR:-$ROOT/conformance/.run}/$NAME
-    running || die "$NAME is not running"
-    cd "$FOLDER"
-    "$@"
-    ;;
-  *) service "$@" ;;
-esac
+several "$@"

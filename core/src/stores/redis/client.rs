@@ -123,9 +123,12 @@ fn is_outdated(config: &Config, since: Time) -> bool {
     config.sentinels.is_some() && clock::now().since(since) > NAMED
 }
 
-/// Whether the server refused all of it, having become a replica since it was dialled.
+/// Whether the server refused all of it, having become a replica since it was dialled, or being about to.
 fn was_demoted(replies: &[Reply]) -> bool {
-    let is_refused = |reply: &Reply| matches!(reply, Reply::Error { code, .. } if **code == *"READONLY");
+    let is_refused = |reply: &Reply| match reply {
+        Reply::Error { code, .. } => matches!(&**code, "READONLY" | "LOADING" | "MASTERDOWN"),
+        _ => false,
+    };
     !replies.is_empty() && replies.iter().all(is_refused)
 }
 

@@ -1,0 +1,69 @@
+# What services of several Redis servers share; sourced, never run. Server N is configured by `server-N.conf`.
+. "$(dirname "${BASH_SOURCE[0]}")/redis.sh"
+
+COMMAND=(bash run.sh)
+
+packages() {
+  need_command redis-server redis-server
+  need_command redis-sentinel redis-sentinel
+  need_command redis-cli redis-tools
+  need_command setpriv util-linux
+}
+
+server_port() { echo $(($(<port) + $1 - 1)); }
+
+# ask_server NUMBER COMMAND...
+ask_server() {
+  local number=$1
+  shift
+  REDISCLI_AUTH=$(<password) timeout 2 redis-cli -p "$(server_port "$number")" "$@"
+}
+
+# together NAME...: what COMMAND runs, each `KIND-N` by redis-KIND. Nobody outlives whoever started it, so that all end with the
+# process that this service is.
+together() {
+  printf '%s\n' "$@" >all
+  cat >run.sh <<'END'
+alive() {
+  while :; do
+    while [[ -e $1.down ]]; do sleep 0.05; done
+    setpriv --pdeathsig KILL "redis-${1%-*}" "$1.conf" >>"log-$1" 2>&1 &
+    echo $! >"$1.pid"
+    wait $! || sleep 0.05
+  done
+}
+if [[ $# == 1 ]]; then
+  alive "$1"
+else
+  while read -r one; do setpriv --pdeathsig KILL bash run.sh "$one" & done <all
+  wait
+fi
+END
+}
+
+server() {
+  local number=$1 pid
+  pid=$(<"server-$number.pid")
+  case $2 in
+    kill) kill -KILL "$pid" ;;
+    down) touch "server-$number.down" && kill -KILL "$pid" ;;
+    up) rm -f "server-$number.down" ;;
+    stop) kill -STOP "$pid" ;;
+    # One that is down, or was just started again, need not be told.
+    cont) kill -CONT "$pid" 2>/dev/null || true ;;
+    *) die "say kill, down, up, stop or cont" ;;
+  esac
+}
+
+# several COMMAND...: one of this service's own words, else one of every service's.
+several() {
+  case ${1:-} in
+    server | master)
+      FOLDER=${LOCKWRIGHT_RUN_DIR:-$ROOT/conformance/.run}/$NAME
+      running || die "$NAME is not running"
+      cd "$FOLDER"
+      "$@"
+      ;;
+    *) service "$@" ;;
+  esac
+}
