@@ -156,13 +156,6 @@ impl Backend for Key {
 }
 
 #[cfg(test)]
-#[path = "../../../machines/tests/comparison/mod.rs"]
-mod comparison;
-#[cfg(test)]
-#[path = "../../../machines/tests/requests/mod.rs"]
-mod requests;
-
-#[cfg(test)]
 mod tests {
     use lockwright_machines::barrier_cell::BarrierCell;
     use lockwright_machines::latch_cell::LatchCell;
@@ -173,8 +166,8 @@ mod tests {
     use proptest::prelude::*;
     use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
-    use super::comparison::{Compared, LISTENS, Model, Store, play};
     use super::*;
+    use crate::stores::comparison::{Compared, LISTENS, Model, Store, play};
 
     /// A row that is read and written for every request, and what was pushed to the inbox where somebody listens.
     #[derive(Default)]

@@ -46,7 +46,7 @@ enum Text {
         generation: u64,
         goes: i64,
         waiting: Vec<PartyText>,
-        fates: Vec<(String, i64, Option<(u32, u64)>)>,
+        fates: Vec<FateText>,
     },
 }
 
@@ -99,6 +99,9 @@ struct PartyText {
     ends: i64,
     memory: u64,
 }
+
+/// Whose it is, until when it is remembered, and the index and the generation of whoever passed.
+type FateText = (String, i64, Option<(u32, u64)>);
 
 /// The text of a record.
 pub(super) fn write(record: &Record) -> String {
@@ -254,11 +257,7 @@ fn barrier(cell: &BarrierCell, beside: &BarrierInMemory) -> Text {
     }
 }
 
-fn read_barrier(
-    cell: BarrierCell,
-    waiting: Vec<PartyText>,
-    fates: Vec<(String, i64, Option<(u32, u64)>)>,
-) -> Option<Record> {
+fn read_barrier(cell: BarrierCell, waiting: Vec<PartyText>, fates: Vec<FateText>) -> Option<Record> {
     let mut beside = BarrierInMemory::default();
     for PartyText { attempt, inbox, ends, memory } in waiting {
         let (attempt, inbox) = (read_attempt(&attempt)?, read_inbox(&inbox)?);

@@ -3,13 +3,6 @@
 //! One request is one transaction: load the row, run the procedure, store the row if it changed. Everything here runs
 //! inside a transaction that somebody else began and ends.
 
-#[cfg(test)]
-#[path = "../../../../machines/tests/comparison/mod.rs"]
-mod comparison;
-#[cfg(test)]
-#[path = "../../../../machines/tests/requests/mod.rs"]
-mod requests;
-
 use lockwright_machines::cell::Cell;
 use lockwright_machines::cell_layout;
 use lockwright_machines::engine::{Backend, Found, Procedure, RecordKind, execute};
@@ -213,10 +206,10 @@ mod tests {
     use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
     use super::super::native_rows::tests::{acquire, env, file, release, request};
-    use super::comparison::{Compared, LISTENS, Model, Store, play};
     use super::*;
     use crate::name::MAX_BYTES;
     use crate::protocol::{InboxId, Layout, StoreEvent};
+    use crate::stores::comparison::{Compared, LISTENS, Model, Store, play};
     use crate::time::StoreTime;
 
     /// A kind of record as it lies in rows.
