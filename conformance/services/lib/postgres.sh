@@ -5,7 +5,7 @@
 POSTGRES_BIN=$(compgen -G '/usr/lib/postgresql/*/bin' | sort -V | tail -1 || true)
 AS=()
 ((EUID != 0)) || AS=(setpriv --reuid postgres --regid postgres --clear-groups)
-COMMAND=("${AS[@]}" "$POSTGRES_BIN/postgres" -D .)
+COMMAND=()
 # What a killed server leaves behind is a process for each connection, and while one of them is there no other server starts.
 has_threads() {
   local cwd
@@ -14,6 +14,9 @@ has_threads() {
 }
 
 SCHEMA=$ROOT/core/machines/src/stores/postgres/layouts/schema.sql
+
+# The file of a killed server names a process that nobody may have reaped yet.
+COMMAND=("${AS[@]}" bash -c 'rm -f postmaster.pid && exec "$(compgen -G "/usr/lib/postgresql/*/bin/postgres" | sort -V | tail -1)" -D .')
 
 packages() {
   [[ -x $POSTGRES_BIN/postgres ]] || need_apt postgresql
@@ -24,7 +27,6 @@ packages() {
 # new_cluster: makes the data of a server in the current folder, where its process stays.
 new_cluster() {
   POSTGRES_BIN=$(compgen -G '/usr/lib/postgresql/*/bin' | sort -V | tail -1)
-  COMMAND=("${AS[@]}" "$POSTGRES_BIN/postgres" -D .)
   mkdir new
   ((EUID != 0)) || chown postgres:postgres . new
   "${AS[@]}" "$POSTGRES_BIN/initdb" -D new -U root -A trust -E UTF8 --locale C --no-sync >/dev/null

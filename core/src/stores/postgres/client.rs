@@ -1,6 +1,6 @@
 //! One database: a connection for statements, and one more that listens while somebody waits.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use lockwright_machines::store_clock::StoreClock;
@@ -39,7 +39,8 @@ pub(super) struct Database {
 /// A connection for statements.
 struct Line {
     client: Client,
-    exchange: Option<Statement>,
+    /// Where the server keeps it, once it does.
+    exchange: OnceLock<Statement>,
 }
 
 impl Postgres {
@@ -73,10 +74,15 @@ impl Database {
             let _dialling = dialling;
             let Connection { client, is_direct, now, .. } = dial(&database.config).await?;
             database.clock.learn(clock::now(), now);
-            // Whoever has no table yet is told so by the first request.
-            let exchange = if is_direct { statements::prepare(&client).await.ok() } else { None };
-            let line = Arc::new(Line { client, exchange });
+            let line = Arc::new(Line { client, exchange: OnceLock::new() });
             *locked(&database.line) = Some(line.clone());
+            if is_direct {
+                // Nobody waits for it: until then the statement is sent each time.
+                let line = line.clone();
+                tokio::spawn(
+                    async move { statements::prepare(&line.client).await.map(|kept| line.exchange.set(kept)) },
+                );
+            }
             Ok(line)
         });
         dialled.await.unwrap_or_else(|ended| {
@@ -145,7 +151,7 @@ fn silent() -> Error {
 impl Table for Arc<Database> {
     fn exchange<'a>(&'a self, changes: &'a [Change], window: Window) -> BoxFuture<'a, Result<Exchanged, Failure>> {
         let asks =
-            async move |line: &Line| statements::exchange(&line.client, line.exchange.as_ref(), changes, window).await;
+            async move |line: &Line| statements::exchange(&line.client, line.exchange.get(), changes, window).await;
         Box::pin(self.over_the_line(window.patience, asks))
     }
 

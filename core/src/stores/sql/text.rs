@@ -103,6 +103,9 @@ struct PartyText {
     memory: u64,
 }
 
+/// Whose it is, until when it is remembered, and the index and the generation of whoever passed.
+type FateText = (String, i64, Option<(u32, u64)>);
+
 /// The text of a record.
 pub(super) fn write(record: &Record) -> String {
     let text = match record {
