@@ -30,9 +30,9 @@
 //! | `listen ATTEMPT` | nothing: the answer is the channel that its waiter listens on |
 //! | `event gone\|changed PATH`, `event broken ATTEMPT`, `event granted ATTEMPT FIRST LAST AT` | a push |
 //!
-//! A value is `nil`, a number, `"text"`, `[value value ...]` or an error `!CODE` or `!CODE "message"`. The call before
-//! it must be the one that was asked, in order; `?` stands for whatever a hostile store makes of it. Attempts are
-//! numbers from 1: `<id:1>` is the first one's id in hexadecimal, `<uuid:1>` the same as a uuid, `<inbox:1>` the
+//! A value is `nil`, `silent` or `unsent` (of a node), a number, `"text"`, `[value value ...]` or an error `!CODE` or
+//! `!CODE "message"`. The call before it must be the one that was asked, in order; `?` stands for whatever a hostile
+//! store makes of it. Attempts are numbers from 1: `<id:1>` is the first one's id in hexadecimal, `<uuid:1>` the same as a uuid, `<inbox:1>` the
 //! client's inbox.
 //!
 //! `LOCKWRIGHT_REWRITE_TRACES=1 cargo test --test traces` writes down what the machines say now; read the difference
@@ -42,6 +42,8 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use std::{env, fs};
 
@@ -51,6 +53,7 @@ use lockwright_machines::protocol::{
     AttemptId, Change, InboxId, Input, Intent, Layout as _, Op, Previous, Protocol, Reply, Request, Step, StoreEvent,
     Term, Terms, Verdict,
 };
+use lockwright_machines::quorum::{Leases, Member, QuorumLayout};
 use lockwright_machines::rank::Rank;
 use lockwright_machines::share::Share;
 use lockwright_machines::stores::{etcd, redis, zookeeper};
@@ -74,6 +77,7 @@ const LAYOUTS: &[Layout] = &[
     ("redis_latch", redis_latch),
     ("redis_native", |_| redis::layouts::native_scripts::layout("").protocol("lw:{orders}".into())),
     ("redis_python_redis_lock", |format| by_recipe(&redis::layouts::python_redis_lock::FAMILY, format)),
+    ("redis_quorum", |_| redis_quorum()),
     ("redis_redisson", |_| redis::layouts::redisson::layout("").protocol("orders".into())),
     ("redis_redisson_fenced", |_| redis::layouts::redisson_fenced::layout("").protocol("orders".into())),
     ("redis_redisson_permits", redisson_permits),
@@ -114,6 +118,19 @@ fn zookeeper_line(recipe: &str) -> Box<dyn Protocol> {
         _ => Recipe::Mutex,
     };
     Box::new(Line::new("/locks/orders".into(), recipe))
+}
+
+/// On three nodes, with leases of a minute at most.
+fn redis_quorum() -> Box<dyn Protocol> {
+    let member = |number| Member {
+        address: format!("redis://{number}").into(),
+        layout: Arc::new(redis::layouts::native_scripts::layout("")),
+        marker: redis::layouts::marker::marker(""),
+    };
+    let leases = Leases { max_ttl: Duration::from_secs(60), node_timeout: Duration::from_millis(250) };
+    let members = ["a", "b", "c"].map(member).into();
+    let layout = QuorumLayout::new(members, leases, Arc::new(AtomicBool::new(false))).expect("three nodes");
+    layout.protocol("lw:{orders}".into())
 }
 
 fn redis_shared(share: &str) -> Box<dyn Protocol> {
@@ -531,8 +548,11 @@ fn value(text: &str) -> Result<(Reply, &str), String> {
         }
     }
     let (word, rest) = text.split_at(text.find([' ', ']']).unwrap_or(text.len()));
-    if word == "nil" {
-        return Ok((Reply::Nil, rest));
+    match word {
+        "nil" => return Ok((Reply::Nil, rest)),
+        "silent" => return Ok((Reply::Silent, rest)),
+        "unsent" => return Ok((Reply::Unsent, rest)),
+        _ => {}
     }
     let Some(code) = word.strip_prefix('!') else { return Ok((Reply::Int(number(word)?), rest)) };
     let (message, rest) = match rest.strip_prefix(" \"") {

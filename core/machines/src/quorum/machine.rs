@@ -204,7 +204,7 @@ impl QuorumMachine {
             Reply::Silent => {
                 match kind {
                     Op::Acquire => self.doubtful.add(node),
-                    Op::Release => self.owing.add(node),
+                    Op::Release => self.owes(node),
                     Op::Renew | Op::Undo => {}
                 }
                 return Said::Down;
@@ -240,6 +240,13 @@ impl QuorumMachine {
             }
             _ => Said::Refuses(nonsense(operation(kind), std::slice::from_ref(reply))),
         }
+    }
+
+    /// Whether it is given back there is not known, so that it counts no more.
+    fn owes(&mut self, node: usize) {
+        self.held.remove(node);
+        self.doubtful.add(node);
+        self.owing.add(node);
     }
 
     /// The answers to a try, each followed by what the node's marker says.

@@ -209,6 +209,47 @@ fn it_is_held_while_a_majority_renews_and_released_wherever_it_may_be() {
 }
 
 #[test]
+fn a_node_that_did_not_say_that_it_gave_back_is_not_asked_again() {
+    let mut machine = machine();
+    let step = tried(&mut *machine, [OLD, Says::Held, OLD, Says::Held, Says::Held]);
+    assert!(matches!(step, Step::Ask(_)), "{step:?}");
+    let replies = [Reply::Silent, Reply::Int(1)];
+    assert!(matches!(done(machine.step(Input::Reply(Op::Acquire, &replies))), Verdict::Held { .. }));
+    // What the first does late must not free what it would grant now.
+    let again = begin(&mut *machine, Intent::Acquire { terms: terms(1), wait: true, prev: None });
+    assert_eq!(again.iter().step_by(2).map(|(_, node)| *node).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    let replies: Vec<_> = [OLD, Says::Silent, OLD, Says::Held].into_iter().flat_map(Says::replies).collect();
+    let Step::Ask(back) = machine.step(Input::Reply(Op::Acquire, &replies)) else { panic!("two of five") };
+    assert_eq!(asked(&back), [("release".to_owned(), 1), ("release".to_owned(), 3)]);
+    let replies = [Reply::Silent, Reply::Silent];
+    assert!(matches!(done(machine.step(Input::Reply(Op::Acquire, &replies))), Verdict::Held { .. }));
+    // Two are left, which are no majority.
+    let last = begin(&mut *machine, Intent::Acquire { terms: terms(1), wait: true, prev: None });
+    assert_eq!(last.iter().step_by(2).map(|(_, node)| *node).collect::<Vec<_>>(), [2, 4]);
+    let replies: Vec<_> = [OLD, OLD].into_iter().flat_map(Says::replies).collect();
+    let step = machine.step(Input::Reply(Op::Acquire, &replies));
+    let Verdict::Failed(error) = given_back(&mut *machine, step, &[2, 4]) else { panic!("two of five") };
+    assert!(error.to_string().contains("node0 did not say whether it gave back"), "{error}");
+    // Of another attempt they have nothing.
+    assert_eq!(begin(&mut *machine, Intent::Acquire { terms: terms(2), wait: true, prev: None }).len(), 10);
+}
+
+#[test]
+fn an_undo_that_its_try_may_have_overtaken_is_sent_again_to_all() {
+    let mut machine = machine();
+    acquire(&mut *machine);
+    let undo = || Intent::Undo { terms: terms(1), prev: None };
+    assert_eq!(begin(&mut *machine, undo()).len(), 5);
+    let replies: Vec<_> = [OLD; 5].into_iter().flat_map(Says::replies).collect();
+    assert!(matches!(done(machine.step(Input::Reply(Op::Acquire, &replies))), Verdict::Granted(_)));
+    let replies = vec![Reply::Int(0); 5];
+    assert!(matches!(done(machine.step(Input::Reply(Op::Undo, &replies))), Verdict::Undone));
+    assert_eq!(begin(&mut *machine, undo()).len(), 5, "each may have granted it behind the undo");
+    assert!(matches!(done(machine.step(Input::Reply(Op::Undo, &replies))), Verdict::Undone));
+    assert!(matches!(machine.step(Input::Begin(undo())), Step::Done(Verdict::Undone)), "nothing is left");
+}
+
+#[test]
 fn no_lease_is_longer_than_a_node_is_left_out() {
     let long = Duration::from_secs(61);
     let mut machine = machine();

@@ -13,8 +13,6 @@ pub const MAX_TTL: u32 = 2;
 /// For how long what was sent and not answered may be executed.
 pub const LATE: u32 = 1;
 pub const STORE_TIMEOUT: u32 = 5;
-/// For how long somebody waits.
-pub const LIMIT: u32 = 2;
 pub const NODES: usize = 3;
 pub const CLIENTS: usize = 2;
 
@@ -38,6 +36,8 @@ pub struct Setup {
     pub name: &'static str,
     /// What may go wrong, and how often.
     pub faults: Vec<(Fault, u8)>,
+    /// For how long somebody waits.
+    pub limit: u32,
     /// Whether a write reaches the nodes in their order, or in any.
     pub ordered: bool,
 }
@@ -45,7 +45,7 @@ pub struct Setup {
 impl Setup {
     /// Nothing goes wrong.
     pub fn of(name: &'static str) -> Self {
-        Setup { name, faults: Vec::new(), ordered: false }
+        Setup { name, faults: Vec::new(), limit: 2, ordered: false }
     }
 
     pub fn with(self, faults: &[(Fault, u8)]) -> Self {
@@ -54,6 +54,10 @@ impl Setup {
 
     pub fn in_order(self) -> Self {
         Setup { ordered: true, ..self }
+    }
+
+    pub fn waiting(self, limit: u32) -> Self {
+        Setup { limit, ..self }
     }
 
     /// # Errors
@@ -83,6 +87,7 @@ impl Setup {
         let faults =
             if faults.is_empty() { "no fault".to_owned() } else { format!("at most {}", faults.join(" and ")) };
         let order = if self.ordered { ", which a write reaches in their order" } else { "" };
-        format!("{NODES} nodes{order}, {CLIENTS} clients that wait for {LIMIT}; ttl {TTL}, longest {MAX_TTL}; {faults}")
+        let limit = self.limit;
+        format!("{NODES} nodes{order}, {CLIENTS} clients that wait for {limit}; ttl {TTL}, longest {MAX_TTL}; {faults}")
     }
 }

@@ -19,7 +19,7 @@ use lockwright_machines::time::Time;
 
 use crate::node::Node;
 use crate::process::{Call, Effects, Part, Process, Settled};
-use crate::setup::{CLIENTS, Fault, LATE, LIMIT, MAX_TTL, NODES, STORE_TIMEOUT, Setup, TICK, TTL};
+use crate::setup::{CLIENTS, Fault, LATE, MAX_TTL, NODES, STORE_TIMEOUT, Setup, TICK, TTL};
 use crate::view::{Mix, View};
 
 /// Where all clocks begin: for longer than that nothing was.
@@ -87,6 +87,8 @@ pub struct World {
     ghosts: Vec<Ghost>,
     /// What may go wrong yet, and how often.
     faults: Vec<(Fault, u8)>,
+    /// For how long somebody waits.
+    limit: u32,
     /// Whether a write reaches the nodes in their order.
     ordered: bool,
     /// Something befell a node or a message.
@@ -190,6 +192,7 @@ impl World {
             nodes: vec![Node::new(EPOCH); NODES],
             ghosts: Vec::new(),
             faults: setup.faults.clone(),
+            limit: setup.limit,
             ordered: setup.ordered,
             is_hurt: false,
             wrong: None,
@@ -197,7 +200,7 @@ impl World {
         for who in 0..CLIENTS {
             let retry = Retry { min: TICK, max: TICK };
             let service = Service { ttl: TICK * TTL, renew: true, max_hold: None, retry };
-            let (rank, deadline) = (Rank::LOWEST, Some(time(EPOCH + LIMIT)));
+            let (rank, deadline) = (Rank::LOWEST, Some(time(EPOCH + setup.limit)));
             let ask = Ask { task: TASK, owner: None, fair: false, rank, tries: false, deadline, service };
             world.step(who, |process, effects| process.acquire(ask, None, effects));
         }
@@ -383,7 +386,7 @@ impl World {
     }
 
     fn settled(&mut self, who: usize, call: Call, settled: Settled) {
-        let (is_hurt, now, client) = (self.is_hurt, self.now, self.client(who));
+        let (is_hurt, now, limit, client) = (self.is_hurt, self.now, self.limit, self.client(who));
         let wrong = match (client.task, call, settled) {
             (Task::Wanting, Call::Acquire(_), Settled::Granted { .. }) => {
                 client.task = Task::Holding;
@@ -392,7 +395,7 @@ impl World {
             }
             (Task::Wanting, Call::Acquire(_), Settled::Refused(why)) => {
                 client.task = Task::Over;
-                (now < EPOCH + LIMIT).then(|| format!("it is refused before its time is over: {why:?}"))
+                (now < EPOCH + limit).then(|| format!("it is refused before its time is over: {why:?}"))
             }
             (Task::GivingBack, Call::Release(_), Settled::Released(outcome)) => {
                 client.task = Task::Over;
