@@ -32,8 +32,8 @@
 //!
 //! A value is `nil`, `silent` or `unsent` (of a node), a number, `"text"`, `[value value ...]` or an error `!CODE` or
 //! `!CODE "message"`. The call before it must be the one that was asked, in order; `?` stands for whatever a hostile
-//! store makes of it. Attempts are numbers from 1: `<id:1>` is the first one's id in hexadecimal, `<uuid:1>` the same as a uuid, `<inbox:1>` the
-//! client's inbox.
+//! store makes of it. Attempts are numbers from 1: `<id:1>` is the first one's id in hexadecimal, `<uuid:1>` the same
+//! as a uuid, `<inbox:1>` the client's inbox.
 //!
 //! `LOCKWRIGHT_REWRITE_TRACES=1 cargo test --test traces` writes down what the machines say now; read the difference
 //! before committing it. Every step is also taken by a duplicate, which must say the same and end in the same state.
