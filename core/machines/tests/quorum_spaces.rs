@@ -24,7 +24,7 @@ use setup::{Fault, Setup};
 
 #[test]
 fn two_clients_in_every_order() {
-    Setup::of("quorum: two wait").check();
+    Setup::of("quorum: two wait").in_order().check();
 }
 
 #[test]
