@@ -20,13 +20,6 @@ pub mod sqlite;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 
-#[cfg(all(test, any(feature = "postgres", feature = "sqlite")))]
-#[path = "../../machines/tests/comparison/mod.rs"]
-mod comparison;
-#[cfg(all(test, any(feature = "postgres", feature = "sqlite")))]
-#[path = "../../machines/tests/requests/mod.rs"]
-mod requests;
-
 mod adapter;
 #[cfg(any(feature = "etcd", feature = "memcached", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod address;

@@ -50,9 +50,6 @@ enum Text {
     },
 }
 
-/// An attempt, until when its fate is known, and the generation and the number that it was given, if it passed.
-type FateText = (String, i64, Option<(u32, u64)>);
-
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HoldText {
