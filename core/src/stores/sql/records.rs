@@ -115,7 +115,7 @@ impl<T: Table> Records<T> {
                     moment = Some(round.moment);
                 }
                 Err(Failure::Again) => {
-                    tracing::debug!(target: "lockwright::retry", "the database undid a statement in favour of others; it is asked again");
+                    tracing::debug!(target: "lockwright::store", "the database undid a statement in favour of others; it is asked again");
                 }
                 Err(Failure::NotDone(error)) if !is_begun => return not_sent(error),
                 Err(Failure::NotDone(error) | Failure::Unknown(error)) => {
@@ -274,7 +274,7 @@ impl<T: Table> Records<T> {
         let idle = rows.into_iter().filter(|(_, row)| is_over(row, long_ago));
         let idle: Vec<_> = idle.map(|(key, row)| (key, row.version)).collect();
         if !idle.is_empty() && self.table.remove(&idle, self.response_timeout).await.is_err() {
-            tracing::debug!(target: "lockwright::sweep", "idle rows were not removed; the next to look does it");
+            tracing::debug!(target: "lockwright::store", "idle rows were not removed; the next to look does it");
         }
     }
 }

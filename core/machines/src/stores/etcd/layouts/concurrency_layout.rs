@@ -31,9 +31,10 @@ const PAGE: i64 = 1000;
 pub const RESERVED: &str = "lockwright/fence";
 
 /// What else a person should know of whatever is kept under a lease.
-pub(super) const NOTES: [&str; 2] = [
+pub(super) const NOTES: [&str; 3] = [
     "Locks are bound to their client's lease, which lasts for the address's ttl: a crash is noticed when that ends.",
     "A cluster that is restored from a backup, or built anew, gives lower tokens than before.",
+    "Before etcd 3.4.31 and 3.5.13, a leader that stood still and goes on ends leases that are kept alive.",
 ];
 
 /// The layout, for locks that are kept under leases of `ttl`.

@@ -7,6 +7,9 @@ use crate::error::Result;
 use crate::finding::{Finding, Severity};
 use crate::protocol::{Inquiry, Reply, Request};
 
+/// The first versions in which a leader that stood still does not end, when it goes on, leases that are kept alive:
+/// etcd-io/etcd#15247.
+const CAREFUL: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
 /// The oldest etcd that is tried.
 const OLDEST: (u32, u32) = (3, 4);
 
@@ -37,6 +40,11 @@ fn status(parts: &[Reply]) -> Vec<Finding> {
     let wrong: Vec<_> =
         wrong.iter().filter_map(|one| if let Reply::Text(one) = one { Some(&**one) } else { None }).collect();
     let mut found = vec![of_version(version, *size)];
+    if is_careless(version) {
+        let what = "a leader that stood still and goes on ends leases that are kept alive: a lock may have two holders for \
+                    a third of the ttl";
+        found.push(Finding::of(Severity::Warning, "leases", what, "use etcd 3.4.31, 3.5.13 or later"));
+    }
     found.push(match leader {
         0 => Finding::of(
             Severity::Problem,
@@ -58,9 +66,22 @@ fn status(parts: &[Reply]) -> Vec<Finding> {
     found
 }
 
+/// Major, minor and patch.
+fn numbers(version: &str) -> (u32, u32, u32) {
+    let mut parts = version.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
+    let mut next = || parts.next().unwrap_or(0);
+    (next(), next(), next())
+}
+
+fn is_careless(version: &str) -> bool {
+    let (major, minor, patch) = numbers(version);
+    let cured = CAREFUL.iter().find(|careful| (careful.0, careful.1) == (major, minor));
+    cured.map_or((major, minor) < OLDEST, |careful| patch < careful.2)
+}
+
 fn of_version(version: &str, size: i64) -> Finding {
-    let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
-    let numbers = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    let (major, minor, _) = numbers(version);
+    let numbers = (major, minor);
     let found = format!("etcd {version}, {:.1} MB of data", size as f64 / 1e6);
     if numbers < OLDEST {
         return Finding::of(
@@ -112,13 +133,18 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_cluster_is_told() {
-        assert_eq!(said("3.4.23", 1, &[], 3), []);
-        assert_eq!(said("3.10.0", 1, &[], 5), []);
-        assert_eq!(said("3.3.9", 1, &[], 3), [("version", Severity::Warning)]);
-        assert_eq!(said("3.5.1", 0, &["etcdserver: no leader"], 3), [("leader", Severity::Problem)]);
-        assert_eq!(said("3.5.1", 1, &["memberID:1 alarm:NOSPACE "], 3), [("room", Severity::Problem)]);
-        assert_eq!(said("3.5.1", 1, &[], 1), [("members", Severity::Note)]);
-        assert_eq!(said("3.5.1", 1, &[], 4), [("members", Severity::Warning)]);
+        let careless = ("leases", Severity::Warning);
+        for version in ["3.4.31", "3.5.13", "3.5.21+git", "3.6.0-rc.1", "3.10.0"] {
+            assert_eq!(said(version, 1, &[], 3), [], "{version}");
+        }
+        for version in ["3.4.23", "3.5.12"] {
+            assert_eq!(said(version, 1, &[], 3), [careless], "{version}");
+        }
+        assert_eq!(said("3.3.9", 1, &[], 3), [("version", Severity::Warning), careless]);
+        assert_eq!(said("3.6.1", 0, &["etcdserver: no leader"], 3), [("leader", Severity::Problem)]);
+        assert_eq!(said("3.6.1", 1, &["memberID:1 alarm:NOSPACE "], 3), [("room", Severity::Problem)]);
+        assert_eq!(said("3.6.1", 1, &[], 1), [("members", Severity::Note)]);
+        assert_eq!(said("3.6.1", 1, &[], 4), [("members", Severity::Warning)]);
     }
 
     #[test]

@@ -33,12 +33,14 @@ impl Layout for SharedLayout {
             Primitive::RwLock => &[
                 NOTES[0],
                 NOTES[1],
+                NOTES[2],
                 "Go's `recipes.RWMutex` of the same name takes part: its holders and ours exclude each other, in one order.",
                 "A writer cannot become a reader, nor a reader the writer: the order is that in which keys were created.",
             ],
             Primitive::Semaphore => &[
                 NOTES[0],
                 NOTES[1],
+                NOTES[2],
                 "Nobody is overtaken, `fair` or not: who wants many permits keeps those behind it waiting.",
                 "It has as many permits as whoever uses it longest says, 1000 at most, and cannot be resized.",
             ],
