@@ -609,10 +609,10 @@ def sql_condition(column: str, placeholder: str = "?") -> str:
     """
 
 def key_range(key: str) -> tuple[str, str]:
-    """The keys below `key`, a lock's name with the address's prefix before it, in a store of keys and revisions: from
-    the first to before the second. A transaction that compares the creation revisions of this range with the token to
-    be *not equal* finds them so once the lock is lost; what is to be written only while it is held stands in its
-    failure branch.
+    """The keys below `key`, a lock's name with the address's prefix before it, in a store of keys and revisions: from the
+    first to before the second. A transaction that compares the creation revisions of this range with the token to be
+    *not equal* finds them so once the lock is lost; what is to be written only while it is held stands in its failure
+    branch.
     """
 
 def header_value(token: int, epoch: int = 0) -> str:
