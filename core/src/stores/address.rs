@@ -1,17 +1,18 @@
 //! What the addresses of all servers have in common: hosts, user and password, and files for TLS.
 
 pub(super) use lockwright_machines::address::{decode, host, invalid};
-#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 use url::Url;
 
 use crate::error::{Error, Result};
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 use crate::options::ConnectOptions;
 
 /// A further host of a list, as an address of its own.
 ///
 /// # Errors
 /// `invalid_config` for what is none.
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 pub(super) fn listed(scheme: &str, text: &str) -> Result<Url> {
     let is_host = !text.is_empty() && !text.contains(['@', '/']);
     let parsed = is_host.then(|| Url::parse(&format!("{scheme}://{text}")).ok()).flatten();
@@ -25,7 +26,7 @@ pub(super) fn listed(scheme: &str, text: &str) -> Result<Url> {
 ///
 /// # Errors
 /// `invalid_config`.
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 pub(super) fn without_tls(scheme: &str, options: &ConnectOptions) -> Result<()> {
     match (&options.ca, &options.cert, &options.key) {
         (None, None, None) => Ok(()),
@@ -37,7 +38,7 @@ pub(super) fn without_tls(scheme: &str, options: &ConnectOptions) -> Result<()> 
 ///
 /// # Errors
 /// `invalid_config` where one of them is missing.
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 pub(super) fn identity(options: &ConnectOptions) -> Result<Option<(&str, &str)>> {
     match (&options.cert, &options.key) {
         (None, None) => Ok(None),
@@ -47,7 +48,7 @@ pub(super) fn identity(options: &ConnectOptions) -> Result<Option<(&str, &str)>>
 }
 
 /// A file that is of no use.
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 pub(super) fn unusable(option: &str, file: &str) -> Error {
     invalid(format!("the file {file:?} of the option {option} cannot be used; it must be PEM"))
 }
