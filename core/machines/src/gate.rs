@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::lease::{BARRIER, LATCH};
+use crate::lease::{BARRIER, LATCH, ReleaseOutcome};
+use crate::protocol::{Step, Verdict};
 use crate::time::StoreTime;
 
 /// The highest count that a latch can have.
@@ -35,6 +36,11 @@ impl Gate {
             Gate::Barrier(_) => BARRIER,
         }
     }
+}
+
+/// Whoever went on has nothing to give back.
+pub(crate) fn gone_on() -> Step {
+    Step::Done(Verdict::Released(ReleaseOutcome::Released))
 }
 
 /// What a request that makes a latch says of it.

@@ -26,8 +26,8 @@ use crate::arguments::{Arguments, attempt_arg, micros, past_key};
 use crate::barrier_cell::{Arrive, Arrived, BarrierCell, BarrierInMemory, BarrierStorage, Passage};
 use crate::cell::{Cell, Runs};
 use crate::error::{Error, Kind};
-use crate::gate::{BarrierPlan, MOST_PARTIES};
-use crate::lease::{BARRIER, Inspection, ReleaseOutcome};
+use crate::gate::{BarrierPlan, MOST_PARTIES, gone_on};
+use crate::lease::{BARRIER, Inspection};
 use crate::lock_cell::{Claimant, Surroundings};
 use crate::protocol::{
     Arg, AttemptId, Call, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term,
@@ -128,7 +128,7 @@ impl BarrierMachine {
             Intent::Undo { terms, .. } => self.request(&self.calls.leave, [attempt_arg(terms.attempt), memory]),
             // Nothing is held: that it passed stays true.
             Intent::Renew { .. } => return Step::Done(Verdict::Renewed),
-            Intent::Release { .. } => return Step::Done(Verdict::Released(ReleaseOutcome::Released)),
+            Intent::Release { .. } => return gone_on(),
         };
         Step::Ask(Requests::from_iter([request]))
     }
@@ -208,6 +208,11 @@ pub(crate) fn differs(plan: BarrierPlan, others: u32) -> Error {
     let message =
         format!("it is for {mine} parties here, but for {others} as those say who wait; all must name the same number");
     Error::new(Kind::InvalidConfig, "barrier", message)
+}
+
+/// It changed under each of too many looks in a row.
+pub(crate) fn restless() -> Error {
+    Error::new(Kind::Unavailable, "barrier", "the barrier changed each time it was looked at; try again")
 }
 
 /// What kept the place is over, and with it what became of that.

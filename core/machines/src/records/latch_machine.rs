@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use crate::arguments::{Arguments, attempt_arg, micros, past_key};
 use crate::cell::{Cell, Runs};
-use crate::gate::{Answer, CountOperation, LatchPlan, MOST_COUNT};
+use crate::gate::{Answer, CountOperation, LatchPlan, MOST_COUNT, gone_on};
 use crate::latch_cell::{Changed, CountChange, LatchCell, LatchInMemory, LatchStorage, Wait, Waited};
-use crate::lease::{Counting, Inspection, LATCH, ReleaseOutcome};
+use crate::lease::{Counting, Inspection, LATCH};
 use crate::lock_cell::{Claimant, Surroundings};
 use crate::options::DEFAULT_TTL;
 use crate::protocol::{
@@ -164,7 +164,7 @@ impl LatchMachine {
             Intent::Undo { terms, .. } => self.request(&self.calls.leave, [attempt_arg(terms.attempt)]),
             // Nothing is held: that it was open stays true.
             Intent::Renew { .. } => return Step::Done(Verdict::Renewed),
-            Intent::Release { .. } => return Step::Done(Verdict::Released(ReleaseOutcome::Released)),
+            Intent::Release { .. } => return gone_on(),
         };
         Step::Ask(Requests::from_iter([request]))
     }

@@ -49,10 +49,9 @@ use super::part::Part;
 use super::{ARRIVE, DELETE, FATE, LOOK, OPEN, UNDO, WATCH};
 use super::{Entry, Queue, doing, first, garbled, int, is, list, number, on_keys, queue, release};
 use crate::barrier_cell::Passage;
-use crate::barrier_machine::{differs, lost, passed};
-use crate::error::{Error, Kind, Result};
-use crate::gate::BarrierPlan;
-use crate::lease::ReleaseOutcome;
+use crate::barrier_machine::{differs, lost, passed, restless};
+use crate::error::Result;
+use crate::gate::{BarrierPlan, gone_on};
 use crate::protocol::{
     Arg, AttemptId, Input, Intent, Op, Protocol, Push, Reply, Request, Step, StoreEvent, Terms, Traits, Verdict, Wait,
 };
@@ -256,8 +255,7 @@ impl Party {
     fn send(&mut self, at: At, request: Request) -> Result<Step> {
         self.rounds += 1;
         if self.rounds > MAX_ROUNDS {
-            let message = "the barrier changed each time it was looked at; try again";
-            return Err(Error::new(Kind::Unavailable, "barrier", message));
+            return Err(restless());
         }
         self.at = at;
         Ok(ask([request]))
@@ -524,10 +522,6 @@ fn fate(party: &Party) -> Request {
 
 fn granted(passage: Passage) -> Result<Step> {
     passed(passage.token().n).ok_or_else(|| garbled("barrier"))
-}
-
-fn gone_on() -> Step {
-    Step::Done(Verdict::Released(ReleaseOutcome::Released))
 }
 
 impl Protocol for Barrier {

@@ -53,10 +53,9 @@ use super::{CHILDREN, CONTAINER, CREATE, Change, DELETE, READ, WATCH};
 use super::{Read, after_sync, child, created, delete, deleted, first, garbled, is_done, names, on, read, synced};
 use super::{together, unmade};
 use crate::barrier_cell::Passage;
-use crate::barrier_machine::{differs, lost, passed};
-use crate::error::{Error, Kind, Result};
-use crate::gate::{Answer, BarrierPlan};
-use crate::lease::ReleaseOutcome;
+use crate::barrier_machine::{differs, lost, passed, restless};
+use crate::error::{Error, Result};
+use crate::gate::{Answer, BarrierPlan, gone_on};
 use crate::protocol::{
     Arg, AttemptId, Input, Inquiry, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Terms,
     Traits, Verdict, Wait,
@@ -264,8 +263,7 @@ impl Party {
     fn ask(&mut self, at: At, requests: Requests) -> Result<Step> {
         self.rounds += 1;
         if self.rounds > MAX_ROUNDS {
-            let message = "the barrier changed each time it was looked at; try again";
-            return Err(Error::new(Kind::Unavailable, "barrier", message));
+            return Err(restless());
         }
         (self.at, self.asked) = (at, requests.len());
         Ok(Step::Ask(requests))
@@ -558,10 +556,6 @@ fn granted(passage: Passage) -> Result<Step> {
 
 fn given_up(passed: Option<Passage>) -> Result<Step> {
     passed.map_or(Ok(Step::Done(Verdict::Undone)), granted)
-}
-
-fn gone_on() -> Step {
-    Step::Done(Verdict::Released(ReleaseOutcome::Released))
 }
 
 /// How many stand there.

@@ -37,8 +37,7 @@ use super::sweep::Sweep;
 use super::{CHILDREN, CREATE, EXISTS, WATCH};
 use super::{after_sync, child, created, delete, deleted, first, garbled, is_done, names, on, stat, synced};
 use crate::error::{Error, Kind, Result};
-use crate::gate::LatchPlan;
-use crate::lease::ReleaseOutcome;
+use crate::gate::{LatchPlan, gone_on};
 use crate::protocol::{
     Arg, AttemptId, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term, Terms,
     Traits, Verdict, Wait,
@@ -310,10 +309,6 @@ impl Waiter {
         self.at = At::Rest;
         Step::Done(Verdict::Granted(Grant { tokens: Tokens::one(1), term: Term::FromRequest, prev: None }))
     }
-}
-
-fn gone_on() -> Step {
-    Step::Done(Verdict::Released(ReleaseOutcome::Released))
 }
 
 impl Protocol for Latch {
