@@ -34,6 +34,17 @@ pub fn host(url: &Url) -> Result<String> {
     }
 }
 
+/// Complains of an address without `//`, which is to be as `written`.
+///
+/// # Errors
+/// `invalid_config`.
+pub fn based(url: &Url, written: &str) -> Result<()> {
+    match url.cannot_be_a_base() {
+        true => Err(invalid(format!("the address has no // behind its scheme; write {written}"))),
+        false => Ok(()),
+    }
+}
+
 /// The user and password that an address has; empty where it has none.
 ///
 /// # Errors

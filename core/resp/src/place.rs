@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lockwright_machines::address::{decode, host, invalid};
+use lockwright_machines::address::{based, decode, host, invalid};
 use lockwright_machines::error::Result;
 use lockwright_machines::uri::Uri;
 
@@ -35,9 +35,7 @@ impl Place {
     pub fn read(uri: &mut Uri) -> Result<Self> {
         let option = uri.take_rest("db");
         let url = uri.url();
-        if url.cannot_be_a_base() {
-            return Err(invalid("the address has no // behind its scheme; write redis://user:password@host:6379/0"));
-        }
+        based(url, "redis://user:password@host:6379/0")?;
         let is_local = matches!(url.host_str().unwrap_or_default(), "" | "localhost");
         let (endpoint, place) = match url.scheme() {
             "redis+unix" if !is_local => {

@@ -13,8 +13,7 @@ use super::entry::{Entry, Outbound};
 use crate::platform::fence;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
-use crate::protocol::BATCH;
-use crate::protocol::{Op, Requests};
+use crate::protocol::{BATCH, Op, Requests};
 use crate::session::RequestId;
 use crate::stores::{Answered, Outcome};
 

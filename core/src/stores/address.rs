@@ -1,11 +1,10 @@
 //! What the addresses of all servers have in common: hosts, user and password, and files for TLS.
 
-pub(super) use lockwright_machines::address::{decode, host, invalid};
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+pub(super) use lockwright_machines::address::{based, decode, host, invalid};
+#[cfg(any(feature = "etcd", feature = "memcached", feature = "redis", feature = "zookeeper"))]
 use url::Url;
 
 use crate::error::{Error, Result};
-#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 use crate::options::ConnectOptions;
 
 /// A further host of a list, as an address of its own.
@@ -22,15 +21,34 @@ pub(super) fn listed(scheme: &str, text: &str) -> Result<Url> {
     })
 }
 
+/// Complains of a path where `store` has none.
+///
+/// # Errors
+/// `invalid_config`.
+#[cfg(any(feature = "etcd", feature = "memcached"))]
+pub(super) fn pathless(url: &Url, store: &str) -> Result<()> {
+    match url.path() {
+        "" | "/" => Ok(()),
+        _ => Err(invalid(format!(
+            "an address of {store} has no path; what is to come before every lock's name is the option prefix"
+        ))),
+    }
+}
+
+/// Whether an address has files for TLS.
+pub(super) fn has_tls_files(options: &ConnectOptions) -> bool {
+    options.ca.is_some() || options.cert.is_some() || options.key.is_some()
+}
+
 /// Complains of files where there is no TLS; `scheme` is that of addresses that have it.
 ///
 /// # Errors
 /// `invalid_config`.
 #[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 pub(super) fn without_tls(scheme: &str, options: &ConnectOptions) -> Result<()> {
-    match (&options.ca, &options.cert, &options.key) {
-        (None, None, None) => Ok(()),
-        _ => Err(invalid(format!("ca, cert and key are for {scheme}, the address with TLS"))),
+    match has_tls_files(options) {
+        false => Ok(()),
+        true => Err(invalid(format!("ca, cert and key are for {scheme}, the address with TLS"))),
     }
 }
 

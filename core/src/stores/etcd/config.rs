@@ -10,7 +10,7 @@ use super::client::Etcd;
 use crate::error::Result;
 use crate::options::ConnectOptions;
 use crate::stores::Store;
-use crate::stores::address::{host, identity, invalid, listed, unusable, without_tls};
+use crate::stores::address::{based, host, identity, listed, pathless, unusable, without_tls};
 use crate::stores::login::Login;
 use crate::uri::Uri;
 
@@ -44,14 +44,8 @@ impl Config {
     pub(super) fn read(uri: &mut Uri) -> Result<Self> {
         let more = uri.take_more_hosts();
         let (url, options) = (uri.url(), &uri.connect);
-        if url.cannot_be_a_base() {
-            return Err(invalid("the address has no // behind its scheme; write etcd://user:password@host:2379"));
-        }
-        if !matches!(url.path(), "" | "/") {
-            let message =
-                "an address of etcd has no path; what is to come before every lock's name is the option prefix";
-            return Err(invalid(message));
-        }
+        based(url, "etcd://user:password@host:2379")?;
+        pathless(url, "etcd")?;
         let secure = url.scheme() == "etcds";
         let others = more.iter().map(|other| listed(url.scheme(), other));
         let members: Vec<_> = [Ok(url.clone())].into_iter().chain(others).collect::<Result<_>>()?;

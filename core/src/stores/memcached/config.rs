@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::client::Memcached;
 use crate::error::{Error, Result};
 use crate::stores::Store;
-use crate::stores::address::{host, invalid};
+use crate::stores::address::{based, has_tls_files, host, invalid, pathless};
 use crate::stores::login::Login;
 use crate::uri::Uri;
 
@@ -42,15 +42,9 @@ impl Config {
             return Err(Error::unsupported("connect", message));
         }
         let (url, options) = (uri.url(), &uri.connect);
-        if url.cannot_be_a_base() {
-            return Err(invalid("the address has no // behind its scheme; write memcached://user:password@host:11211"));
-        }
-        if !matches!(url.path(), "" | "/") {
-            let message =
-                "an address of memcached has no path; what is to come before every lock's name is the option prefix";
-            return Err(invalid(message));
-        }
-        if options.ca.is_some() || options.cert.is_some() || options.key.is_some() {
+        based(url, "memcached://user:password@host:11211")?;
+        pathless(url, "memcached")?;
+        if has_tls_files(options) {
             return Err(invalid("ca, cert and key are for TLS, which is not spoken to memcached; leave them out"));
         }
         Ok(Config {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::client::Postgres;
 use crate::error::Result;
 use crate::stores::Store;
-use crate::stores::address::{decode, host, invalid, without_tls};
+use crate::stores::address::{based, decode, has_tls_files, host, invalid, without_tls};
 use crate::stores::login::Login;
 use crate::stores::tls::{self, Tls};
 use crate::uri::Uri;
@@ -41,14 +41,11 @@ impl Config {
     pub(super) fn read(uri: &mut Uri) -> Result<Self> {
         let mode = uri.take_rest("sslmode");
         let (url, options) = (uri.url(), &uri.connect);
-        if url.cannot_be_a_base() {
-            let message = "the address has no // behind its scheme; write postgres://user:password@host:5432/database";
-            return Err(invalid(message));
-        }
+        based(url, "postgres://user:password@host:5432/database")?;
         let host = host(url)?;
         let tls = match mode.as_deref() {
             Some("disable") => without_tls("sslmode=verify-full", options).map(|()| None)?,
-            None if options.ca.is_none() && options.cert.is_none() && options.key.is_none() => None,
+            None if !has_tls_files(options) => None,
             None | Some("verify-full") => Some(Tls { config: tls::config(options)?, name: tls::name(&host)? }),
             Some(other) => {
                 let message =

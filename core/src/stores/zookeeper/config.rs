@@ -9,7 +9,7 @@ use super::client::ZooKeeper;
 use super::wire::Acl;
 use crate::error::Result;
 use crate::stores::Store;
-use crate::stores::address::{decode, host, invalid, listed, without_tls};
+use crate::stores::address::{based, decode, host, invalid, listed, without_tls};
 use crate::stores::login::Login;
 use crate::stores::tls::{self, Tls};
 use crate::uri::{Uri, span};
@@ -76,10 +76,7 @@ impl Config {
         let tick = tick.map_or(Ok(TICK), |tick| span("tick", &tick))?;
         let more = uri.take_more_hosts();
         let (url, options) = (uri.url(), &uri.connect);
-        if url.cannot_be_a_base() {
-            let message = "the address has no // behind its scheme; write zookeeper://user:password@host:2181/path";
-            return Err(invalid(message));
-        }
+        based(url, "zookeeper://user:password@host:2181/path")?;
         let tls = match url.scheme() {
             "zookeepers" => Some(tls::config(options)?),
             _ => without_tls("zookeepers://", options).map(|()| None)?,
