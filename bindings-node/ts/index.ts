@@ -59,4 +59,5 @@ export {
   type ReleaseOutcome,
   type Requirements,
   type Sharing,
+  type Waiting,
 } from './records'

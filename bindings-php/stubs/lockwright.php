@@ -152,6 +152,7 @@ final class Inspection
     public mixed $holder;
     public mixed $waiters;
     public mixed $ahead;
+    public mixed $queue;
     public mixed $primitive;
     public mixed $shared;
     public mixed $latch;
@@ -194,6 +195,18 @@ final class Sharing
     public mixed $permits;
     public mixed $holders;
     public mixed $unlisted;
+}
+
+/** A record of the library. */
+final class Waiting
+{
+    public mixed $host;
+    public mixed $pid;
+    public mixed $language;
+    public mixed $label;
+    public mixed $waited;
+    public mixed $rank;
+    public mixed $wants;
 }
 
 /**

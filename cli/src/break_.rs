@@ -82,7 +82,7 @@ impl Break {
 
 /// How a lock of another library is taken from its holder, which has no token that could be compared.
 fn delete(client: &Client, name: &str, holder: &Holder) -> Result<String> {
-    let (key, who) = (quoted(&client.key_of(name)?), output::who(holder));
+    let (key, who) = (quoted(&client.key_of(name)?), output::who(&holder.card));
     let address = client.address();
     let server = match address.strip_prefix("redis+unix://") {
         Some(path) => format!("-s {}", quoted(path)),
@@ -112,7 +112,7 @@ fn audit(client: &Client, seen: &Inspection, token: u64, broken: bool) {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let result = if broken { "broke" } else { "did not break" };
     let part = several(seen).iter().map(|part| &part.holder).find(|holder| holder.first_token == token);
-    let holder = part.or(seen.holder.as_ref()).map_or("nobody".to_owned(), output::who);
+    let holder = part.or(seen.holder.as_ref()).map_or("nobody".to_owned(), |holder| output::who(&holder.card));
     output::complain(&format!(
         "audit: {} uid {} on {host} {result} lock {:?} on {}, token {token}, held by {holder}",
         utc(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()),

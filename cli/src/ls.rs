@@ -89,7 +89,7 @@ fn row(seen: &Inspection, holder: Option<&Holder>) -> [String; 6] {
             holder.held_for.map_or("?".to_owned(), output::span),
             output::span(holder.remaining),
             waiters,
-            output::who(holder),
+            output::who(&holder.card),
         ],
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use lockwright::lease::{Holder, Inspection, Part, Sighting};
+use lockwright::lease::{Card, Holder, Inspection, Part, Sighting, Waiting};
 use lockwright::name;
 use lockwright::share::Primitive;
 use serde::Serialize;
@@ -66,9 +66,8 @@ pub(crate) fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = 
     }
 }
 
-/// Who holds a lock, in a few words.
-pub(crate) fn who(holder: &Holder) -> String {
-    let card = &holder.card;
+/// Who holds a lock or waits for it, in a few words.
+pub(crate) fn who(card: &Card) -> String {
     if card.host.is_empty() && card.pid == 0 {
         return format!("{} (not Lockwright)", plain(&card.language));
     }
@@ -91,8 +90,8 @@ pub(crate) fn holding(seen: &Inspection, others: u64) -> Option<String> {
     let holder = seen.holder.as_ref()?;
     let more = seen.shared.as_ref().map_or(0, |shared| shared.holders.len().saturating_sub(1));
     let who = match more {
-        0 => format!("{} has", who(holder)),
-        _ => format!("{} and {more} more have", who(holder)),
+        0 => format!("{} has", who(&holder.card)),
+        _ => format!("{} and {more} more have", who(&holder.card)),
     };
     let held_for = holder.held_for.map_or("it".to_owned(), |held| format!("held it for {}", span(held)));
     let wait = if others > 0 { format!("; {others} others wait") } else { String::new() };
@@ -113,7 +112,7 @@ pub(crate) fn tokens(holder: &Holder) -> String {
 /// A holder, a line for each thing that is known of it.
 fn held_by(holder: &Holder) -> String {
     let held_for = holder.held_for.map_or("unknown".to_owned(), span);
-    let (who, remaining, tokens) = (who(holder), span(holder.remaining), tokens(holder));
+    let (who, remaining, tokens) = (who(&holder.card), span(holder.remaining), tokens(holder));
     format!("\n  holder     {who}\n  held for   {held_for}\n  remaining  {remaining}\n  token      {tokens}")
 }
 
@@ -145,7 +144,23 @@ pub(crate) fn card(seen: &Inspection) -> String {
             }
         }
     }
-    text.push_str(&format!("\n  waiters    {}\n  layout     {}", seen.waiters, plain(&seen.layout)));
+    text.push_str(&format!("\n  waiters    {}", seen.waiters));
+    let primitive = seen.shared.as_ref().map(|shared| shared.primitive);
+    for (at, one) in seen.queue.iter().take(SHOWN).enumerate() {
+        text.push_str(&format!("\n  {:<10} {}", format!("{}.", at + 1), waiting(one, primitive)));
+    }
+    text.push_str(&format!("\n  layout     {}", plain(&seen.layout)));
+    text
+}
+
+/// How many of a queue are shown to a person.
+const SHOWN: usize = 20;
+
+fn waiting(one: &Waiting, primitive: Option<Primitive>) -> String {
+    let mut text = who(&one.card);
+    text.extend(primitive.map(|primitive| format!(", wants {}", one.describe(primitive))));
+    text.extend((one.rank > 0).then(|| format!(", rank {}", one.rank)));
+    text.extend(one.waited.map(|waited| format!(", for {}", span(waited))));
     text
 }
 
@@ -156,6 +171,8 @@ pub(crate) struct LockJson<'a> {
     pub(crate) free: bool,
     layout: &'a str,
     waiters: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    queue: Vec<WaitingJson<'a>>,
     holder: Option<HolderJson<'a>>,
     /// What lies under the bare name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -187,6 +204,18 @@ impl<'a> From<&'a Sighting> for SightingJson<'a> {
     fn from(Sighting { key, looks_like, remaining }: &'a Sighting) -> Self {
         SightingJson { key, looks_like, remaining_ms: remaining.map(millis) }
     }
+}
+
+#[derive(Debug, Serialize)]
+struct WaitingJson<'a> {
+    host: &'a str,
+    pid: u32,
+    language: &'a str,
+    label: &'a str,
+    waited_ms: Option<u64>,
+    rank: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wants: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -234,9 +263,18 @@ impl<'a> From<&'a Inspection> for LockJson<'a> {
             unlisted: shared.unlisted,
         });
         let latch = seen.latch.map(|latch| CountingJson { count: latch.count });
-        let (free, others) = (seen.is_free(), Vec::new());
+        let queue = seen.queue.iter().map(|one| WaitingJson {
+            host: &one.card.host,
+            pid: one.card.pid,
+            language: &one.card.language,
+            label: &one.card.label,
+            waited_ms: one.waited.map(millis),
+            rank: one.rank,
+            wants: seen.shared.as_ref().map(|shared| one.describe(shared.primitive)),
+        });
+        let (free, others, queue) = (seen.is_free(), Vec::new(), queue.collect());
         let Inspection { name, layout, waiters, primitive, .. } = seen;
-        LockJson { name, free, layout, waiters: *waiters, holder, others, primitive: *primitive, shared, latch }
+        LockJson { name, free, layout, waiters: *waiters, queue, holder, others, primitive: *primitive, shared, latch }
     }
 }
 

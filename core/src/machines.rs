@@ -35,7 +35,7 @@ pub use lockwright_machines::kit;
 pub mod lease {
     #[doc(inline)]
     pub use lockwright_machines::lease::{
-        Card, Counting, Holder, Inspection, LossReason, Part, ReleaseOutcome, Sharing, Sighting,
+        Card, Counting, Holder, Inspection, LossReason, Part, ReleaseOutcome, Sharing, Sighting, TOLD, Waiting,
     };
 }
 

@@ -7,6 +7,7 @@ mod test_stores;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use lockwright::blocking::LockBuilder;
 use lockwright::{Client, Kind};
 use ordered::Ordered;
 use test_stores::TestStore;
@@ -85,6 +86,43 @@ fn who_gives_up_is_told_where_it_stood() {
         assert!(holder.inspect(name).unwrap().ahead.is_empty());
         let _ = guard.release().unwrap();
         before.into_iter().for_each(|waiting| waiting.join().unwrap().unwrap());
+    }
+}
+
+#[test]
+fn who_waits_is_told_as_it_will_be_served() {
+    for store in TestStore::all() {
+        let (holder, client) = (store.client(), store.client());
+        let [name, plain] = &["of-several", "of-one"].map(|of| format!("{}-{of}", store.name));
+        let guard = holder.rwlock(name).write().acquire().unwrap();
+        let before = Instant::now();
+        let waits = |ahead: u64, lock: LockBuilder, label: &str| {
+            let lock = lock.label(label).timeout(Duration::from_secs(30)).build().unwrap();
+            let name = lock.name().to_owned();
+            let waiting = std::thread::spawn(move || lock.acquire().map(drop));
+            while holder.inspect(&name).unwrap().waiters < ahead {
+                std::thread::yield_now();
+            }
+            waiting
+        };
+        let both = client.rwlock(name);
+        let tasks = [waits(1, both.read(), "first"), waits(2, both.write(), "second")];
+        let seen = holder.inspect(name).unwrap();
+        let primitive = seen.shared.unwrap().primitive;
+        let told: Vec<_> = seen.queue.iter().map(|one| (one.card.label.clone(), one.describe(primitive))).collect();
+        assert_eq!(told, [("first", "read"), ("second", "write")].map(|(a, b)| (a.to_owned(), b.to_owned())));
+        assert!(seen.queue.iter().all(|one| one.card.pid == std::process::id() && one.rank == 0));
+        let _ = guard.release().unwrap();
+        tasks.into_iter().for_each(|waiting| waiting.join().unwrap().unwrap());
+
+        let guard = holder.lock(plain).acquire().unwrap();
+        let task = waits(1, client.lock(plain), "of a lock");
+        let queue = holder.inspect(plain).unwrap().queue;
+        assert_eq!((queue.len(), queue[0].card.label.as_str()), (1, "of a lock"));
+        let waited = queue[0].waited.unwrap();
+        assert!(waited <= before.elapsed() + Duration::from_secs(1), "{waited:?}");
+        let _ = guard.release().unwrap();
+        task.join().unwrap().unwrap();
     }
 }
 

@@ -27,12 +27,15 @@ async fn served(store: &TestStore, ranks: &[u8], alone: bool) -> Vec<u8> {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
     }
+    let queue: Vec<u8> = holder.inspect(&name).await.unwrap().queue.iter().map(|one| one.rank).collect();
     let _ = guard.release().await.unwrap();
     for task in tasks {
         task.await.unwrap();
     }
     holder.close().await;
-    Arc::into_inner(order).unwrap().into_inner().unwrap()
+    let served = Arc::into_inner(order).unwrap().into_inner().unwrap();
+    assert_eq!(queue, served, "inspect tells who is served next");
+    served
 }
 
 #[tokio::test]

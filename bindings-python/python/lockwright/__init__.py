@@ -60,7 +60,7 @@ from lockwright._lockwright import (
     restored,
 )
 from lockwright._once import Once
-from lockwright._records import Arrival, Counting, Guarantees, Health, Holder, Inspection, Metrics, Part, Sharing
+from lockwright._records import Arrival, Counting, Guarantees, Health, Holder, Inspection, Metrics, Part, Sharing, Waiting
 from lockwright._several import MultiGuard, MultiLock, RwLock, Segment, Striped
 
 from lockwright._lockwright import _main_thread
@@ -116,6 +116,7 @@ __all__ = [
     "Striped",
     "Unavailable",
     "Unsupported",
+    "Waiting",
     "__version__",
     "connect",
     "restored",

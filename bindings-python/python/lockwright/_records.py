@@ -125,6 +125,22 @@ class Sharing:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """Somebody in a queue."""
+
+    host: str
+    pid: int
+    language: str
+    label: str
+    waited: Optional[float]
+    """For how many seconds it has waited, where the store keeps since when."""
+    rank: int
+    """The `rank` of a fair lock, from 0 to 9; 0 of all else."""
+    wants: Optional[str]
+    """`read`, `write`, or how many permits; `None` of a lock."""
+
+
+@dataclass(frozen=True)
 class Counting:
     """How a latch stands."""
 
@@ -145,6 +161,9 @@ class Inspection:
     ahead: tuple[int, ...] = ()
     """How many are ahead, at most, of each that waits by this client, in the order in which they came, as the store said last. Those who are not
     `fair` wait together, as one; who has no place in a queue is left out."""
+    queue: tuple[Waiting, ...] = ()
+    """Who waits in the store's queue, of all clients, whoever is served next first: at most the first 100. Empty where the layout keeps no
+    queue, or not who stands in it."""
     primitive: Optional[str] = None
     """What lies there: `lock`, `rwlock`, `semaphore`, `latch` or `barrier`, held or remembered; `None` where nothing does."""
     shared: Optional[Sharing] = None

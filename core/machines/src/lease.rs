@@ -123,6 +123,9 @@ pub struct Inspection {
     /// the store said last: some of them may have gone since. Acquisitions of one lock that are not `fair` wait
     /// together, as one attempt; whoever has no place in a queue is left out.
     pub ahead: Vec<u32>,
+    /// Who waits in the store's queue, of all clients, whoever is served next first: at most the first [`TOLD`] of
+    /// `waiters`. Empty where the layout keeps no queue, or not who stands in it.
+    pub queue: Vec<Waiting>,
     /// What lies there: `lock`, `rwlock`, `semaphore`, `latch` or `barrier`, held or remembered; `None` where nothing
     /// does.
     pub primitive: Option<&'static str>,
@@ -142,6 +145,7 @@ impl Inspection {
             holder: None,
             waiters: 0,
             ahead: Vec::new(),
+            queue: Vec::new(),
             primitive: None,
             shared: None,
             latch: None,
@@ -208,12 +212,39 @@ pub struct Part {
 impl Part {
     /// The word for what it holds of `primitive`: `read`, `write`, or how many permits.
     pub fn describe(&self, primitive: Primitive) -> String {
-        match primitive {
-            Primitive::RwLock if self.units > 1 => "write".to_owned(),
-            Primitive::RwLock => "read".to_owned(),
-            Primitive::Semaphore => self.units.to_string(),
-        }
+        described(self.units, primitive)
     }
+}
+
+impl Waiting {
+    /// The word for what it waits for of `primitive`, as [`Part::describe`] has it.
+    pub fn describe(&self, primitive: Primitive) -> String {
+        described(self.units, primitive)
+    }
+}
+
+fn described(units: u32, primitive: Primitive) -> String {
+    match primitive {
+        Primitive::RwLock if units > 1 => "write".to_owned(),
+        Primitive::RwLock => "read".to_owned(),
+        Primitive::Semaphore => units.to_string(),
+    }
+}
+
+/// How many of a queue [`Inspection::queue`] tells.
+pub const TOLD: usize = 100;
+
+/// Somebody in a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// What it says of itself.
+    pub card: Card,
+    /// For how long it has waited, where the store keeps since when.
+    pub waited: Option<Duration>,
+    /// How urgent it is: the `rank` of a fair lock, 0 of all else.
+    pub rank: u8,
+    /// How many units it waits for, as in [`Part::units`]; 1 of a lock.
+    pub units: u32,
 }
 
 /// Who holds a lock.

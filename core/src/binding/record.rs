@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::client::Health;
 use crate::events::{Event, Value as Field};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
-use crate::lease::{Card, Counting, Holder, Inspection, Part, Sharing};
+use crate::lease::{Card, Counting, Holder, Inspection, Part, Sharing, Waiting};
 use crate::metrics::{Histogram, Metrics};
 use crate::primitives::barrier::Arrival;
 use crate::share::Primitive;
@@ -75,17 +75,32 @@ impl From<Guarantees> for Record {
 
 impl From<Inspection> for Record {
     fn from(seen: Inspection) -> Self {
+        let primitive = seen.shared.as_ref().map(|shared| shared.primitive);
+        let queue: Vec<Record> = seen.queue.into_iter().map(|one| waiting(one, primitive)).collect();
         record!("Inspection" {
             name: seen.name,
             layout: seen.layout,
             holder: seen.holder.map(Record::from),
             waiters: seen.waiters,
             ahead: seen.ahead,
+            queue: queue,
             primitive: seen.primitive,
             shared: seen.shared.map(Record::from),
             latch: seen.latch.map(Record::from),
         })
     }
+}
+
+fn waiting(one: Waiting, primitive: Option<Primitive>) -> Record {
+    record!("Waiting" {
+        host: one.card.host.clone(),
+        pid: one.card.pid,
+        language: one.card.language.clone(),
+        label: one.card.label.clone(),
+        waited: one.waited,
+        rank: u32::from(one.rank),
+        wants: primitive.map(|primitive| one.describe(primitive)),
+    })
 }
 
 impl From<Holder> for Record {
@@ -184,6 +199,7 @@ pub fn samples() -> Vec<Record> {
     let seen = Inspection {
         holder: Some(holder()),
         ahead: vec![0],
+        queue: vec![Waiting { waited: Some(Duration::ZERO), ..Waiting::default() }],
         primitive: Some("semaphore"),
         ..Inspection::of_nothing("", "")
     };

@@ -74,6 +74,12 @@ impl LockStorage for ByRank {
         Ok(self.len())
     }
 
+    fn list(&mut self, most: usize) -> Result<Vec<Place>, Infallible> {
+        let mut all: Vec<&Place> = self.iter().collect();
+        all.sort_by_key(|place| place.rank.turn(place.since));
+        Ok(all.into_iter().take(most).cloned().collect())
+    }
+
     fn pop(&mut self) -> Result<Option<Waiter>, Infallible> {
         let Some(rank) = self.next() else { return Ok(None) };
         let first = self.of(rank).pop();

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   inspect  ->  nil                                                               nothing lies there
-//!            |   ["lock", claimant or "", held-us, remaining-us, first token, last token, card, waiters]
-//!            |   ["rwlock" or "semaphore", units there are, waiters, [claimant, held-us, remaining-us, token, units, card]...]
+//!            |   ["lock", claimant or "", held-us, remaining-us, first token, last token, card, waiters,
+//!            |    [[waited-us, rank, card]...]]
+//!            |   ["rwlock" or "semaphore", units there are, waiters, [[units, card]...], [claimant, held-us, remaining-us, token, units, card]...]
 //!            |   ["latch", count, waiters]
 //!            |   ["barrier", parties, waiters]
 //! ```

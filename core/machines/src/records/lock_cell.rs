@@ -164,6 +164,8 @@ pub trait LockStorage {
     fn first(&mut self) -> Result<Option<Waiter>, Self::Error>;
     /// How many wait.
     fn count(&mut self) -> Result<u32, Self::Error>;
+    /// The first `most` who wait, as they would be served.
+    fn list(&mut self, most: usize) -> Result<Vec<Place>, Self::Error>;
     /// Takes who is served next.
     fn pop(&mut self) -> Result<Option<Waiter>, Self::Error>;
     /// Whether `attempt` stands in the line.

@@ -37,8 +37,8 @@ use crate::gate_layout::GateLayout;
 use crate::guarantee::{Guarantees, TokenRises};
 use crate::inspection;
 use crate::latch_machine::LatchCalls;
-use crate::lease::{Card, Holder, Inspection, LOCK, ReleaseOutcome};
-use crate::lock_cell::{self, Acquired, BLOCK, Claimant, Given, LockCell, LockStorage, Surroundings};
+use crate::lease::{Card, Holder, Inspection, LOCK, ReleaseOutcome, TOLD, Waiting};
+use crate::lock_cell::{self, Acquired, BLOCK, Claimant, Given, LockCell, LockStorage, Place, Surroundings};
 use crate::protocol::{
     Arg, Call, Grant, Input, Inquiry, Intent, Layout, Op, Policy, Protocol, Push, Reply, Request, Requests, Step,
     StoreEvent, Term, Terms, Traits, Verdict, Wait,
@@ -229,8 +229,12 @@ impl NativeLayout {
 
 /// Reads what follows the kind in the answer to a look at a lock; see [`inspection`].
 pub(crate) fn read_inspection(list: &[Reply], free: Inspection) -> Option<Inspection> {
-    let [Reply::Text(owner), held, remaining, first, last, Reply::Text(card), waiters] = list else { return None };
-    let free = Inspection { waiters: u64::try_from(int(waiters)?).ok()?, ..free };
+    let [Reply::Text(owner), held, remaining, first, last, Reply::Text(card), waiters, Reply::List(queue)] = list
+    else {
+        return None;
+    };
+    let queue = queue.iter().map(read_waiting).collect::<Option<_>>()?;
+    let free = Inspection { waiters: u64::try_from(int(waiters)?).ok()?, queue, ..free };
     let remaining = duration(int(remaining)?);
     if owner.is_empty() || remaining.is_zero() {
         return Some(free);
@@ -244,6 +248,13 @@ pub(crate) fn read_inspection(list: &[Reply], free: Inspection) -> Option<Inspec
         last_token: u64::try_from(int(last)?).ok()?,
     };
     Some(Inspection { holder: Some(holder), ..free })
+}
+
+fn read_waiting(one: &Reply) -> Option<Waiting> {
+    let Reply::List(parts) = one else { return None };
+    let [waited, rank, Reply::Text(card)] = &parts[..] else { return None };
+    let (waited, rank) = (Some(duration(int(waited)?)), u8::try_from(int(rank)?).ok()?);
+    Some(Waiting { card: Card::decode(card), waited, rank, units: 1 })
 }
 
 /// The machine.
@@ -519,17 +530,21 @@ fn run_alone<L: LockStorage>(
             lock_cell::Passed::Gone => Reply::Int(0),
             lock_cell::Passed::Late => Reply::List(vec![Reply::Int(2), Reply::Int(env.now.0)]),
         },
-        Procedure::Inspect => inspect_reply(cell, env.now, line.count()?),
+        Procedure::Inspect => inspect_reply(cell, env.now, line.count()?, &line.list(TOLD)?),
         Procedure::Break(token) => Reply::Int(cell.break_hold(line, env, token)?.into()),
     })
 }
 
-fn inspect_reply(cell: &LockCell, now: StoreTime, waiters: u32) -> Reply {
+fn inspect_reply(cell: &LockCell, now: StoreTime, waiters: u32, queue: &[Place]) -> Reply {
     let (owner, since, first, card) = match &cell.hold {
         Some(hold) => (hold.owner.to_string(), hold.since, hold.first, hold.card.clone()),
         None => (String::new(), now, cell.last, String::new()),
     };
     let number = |n: u64| Reply::Int(i64::try_from(n).unwrap_or(i64::MAX));
+    let waiting = |place: &Place| {
+        let (waited, rank) = (now.micros_since(place.since), place.rank.get());
+        Reply::List(vec![Reply::Int(waited), Reply::Int(rank.into()), Reply::Text(place.waiter.card.clone())])
+    };
     Reply::List(vec![
         Reply::Text(LOCK.into()),
         Reply::Text(owner),
@@ -539,6 +554,7 @@ fn inspect_reply(cell: &LockCell, now: StoreTime, waiters: u32) -> Reply {
         number(cell.last),
         Reply::Text(card),
         Reply::Int(waiters.into()),
+        Reply::List(queue.iter().map(waiting).collect()),
     ])
 }
 

@@ -103,6 +103,8 @@ pub trait SharedStorage {
     fn join(&mut self, seeker: &Seeker) -> Result<u32, Self::Error>;
     /// How many wait.
     fn waiting(&mut self) -> Result<u32, Self::Error>;
+    /// The first `most` who wait, in the order in which they came.
+    fn list(&mut self, most: usize) -> Result<Vec<Seeker>, Self::Error>;
     /// Who waits behind `ahead` others.
     fn nth(&mut self, ahead: u32) -> Result<Option<Seeker>, Self::Error>;
     /// Takes `attempt` out of the queue if it is there.
@@ -506,6 +508,10 @@ impl SharedStorage for SharedInMemory {
 
     fn waiting(&mut self) -> Result<u32, Infallible> {
         Ok(self.line.len())
+    }
+
+    fn list(&mut self, most: usize) -> Result<Vec<Seeker>, Infallible> {
+        Ok(self.line.iter().take(most).cloned().collect())
     }
 
     fn nth(&mut self, ahead: u32) -> Result<Option<Seeker>, Infallible> {

@@ -30,7 +30,7 @@ use std::time::Duration;
 use crate::arguments::{Arguments, micros, token_arg};
 use crate::cell::{Cell, Runs, foreign};
 use crate::guarantee::{Guarantees, TokenRises};
-use crate::lease::{Card, Holder, Inspection, Part, ReleaseOutcome, Sharing};
+use crate::lease::{Card, Holder, Inspection, Part, ReleaseOutcome, Sharing, TOLD, Waiting};
 use crate::lock_cell::{Claimant, Surroundings, Waiter};
 use crate::native_machine::NativeLayout;
 use crate::protocol::{
@@ -172,10 +172,10 @@ pub(crate) fn inspected(layout: &str, name: &str, reply: &Reply) -> crate::Resul
     seen.ok_or_else(|| nonsense("inspect", std::slice::from_ref(reply)))
 }
 
-/// Reads `[primitive, capacity, waiters, [claimant, held-us, remaining-us, token, units, card]...]`, at whose end
-/// stands `[holders, units]` where more hold than a reply has room for.
+/// Reads `[primitive, capacity, waiters, [[units, card]...], [claimant, held-us, remaining-us, token, units, card]...]`,
+/// at whose end stands `[holders, units]` where more hold than a reply has room for.
 pub(crate) fn read_inspection(list: &[Reply], nothing: Inspection) -> Option<Inspection> {
-    let [Reply::Text(primitive), capacity, waiters, holders @ ..] = list else { return None };
+    let [Reply::Text(primitive), capacity, waiters, Reply::List(queue), holders @ ..] = list else { return None };
     let primitive = Primitive::named(primitive)?;
     let capacity = u32::try_from(int(capacity)?).ok()?;
     let permits = (primitive == Primitive::Semaphore && capacity > 0).then_some(capacity);
@@ -191,10 +191,17 @@ pub(crate) fn read_inspection(list: &[Reply], nothing: Inspection) -> Option<Ins
     Some(Inspection {
         holder: holders.first().map(|part| part.holder.clone()),
         waiters: u64::try_from(int(waiters)?).ok()?,
+        queue: queue.iter().map(read_waiting).collect::<Option<_>>()?,
         primitive: Some(primitive.name()),
         shared: Some(Sharing { primitive, permits, holders, unlisted, held }),
         ..nothing
     })
+}
+
+fn read_waiting(reply: &Reply) -> Option<Waiting> {
+    let Reply::List(list) = reply else { return None };
+    let [units, Reply::Text(card)] = list.as_slice() else { return None };
+    Some(Waiting { card: Card::decode(card), units: u32::try_from(int(units)?).ok()?, ..Waiting::default() })
 }
 
 fn read_part(reply: &Reply) -> Option<Part> {
@@ -502,8 +509,13 @@ fn inspect_reply<S: SharedStorage>(
     storage: &mut S,
     now: StoreTime,
 ) -> Result<Reply, S::Error> {
-    let head =
-        [Reply::Text(primitive.name().into()), Reply::Int(cell.capacity.into()), Reply::Int(storage.waiting()?.into())];
+    let waiting = |seeker: Seeker| Reply::List(vec![Reply::Int(seeker.units.into()), Reply::Text(seeker.who.card)]);
+    let head = [
+        Reply::Text(primitive.name().into()),
+        Reply::Int(cell.capacity.into()),
+        Reply::Int(storage.waiting()?.into()),
+        Reply::List(storage.list(TOLD)?.into_iter().map(waiting).collect()),
+    ];
     let holders = storage.holders()?.into_iter().map(|holder| {
         Reply::List(vec![
             Reply::Text(holder.owner.to_string()),

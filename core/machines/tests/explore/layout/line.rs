@@ -42,6 +42,12 @@ impl LockStorage for Queued {
         Ok(self.0.len() as u32)
     }
 
+    fn list(&mut self, most: usize) -> Result<Vec<Place>, Infallible> {
+        let mut left = self.clone();
+        let next = || left.next().map(|at| left.0.remove(at));
+        Ok(std::iter::from_fn(next).take(most).collect())
+    }
+
     fn pop(&mut self) -> Result<Option<Waiter>, Infallible> {
         Ok(self.next().map(|at| self.0.remove(at).waiter))
     }

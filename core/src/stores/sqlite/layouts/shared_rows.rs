@@ -273,6 +273,16 @@ impl SharedStorage for Rows<'_> {
         Ok(self.queue.waiting)
     }
 
+    fn list(&mut self, most: usize) -> rusqlite::Result<Vec<Seeker>> {
+        let mut statement = self.queue.db.prepare_cached(
+            "SELECT attempt, inbox, claim, card, units, in_order FROM waiters WHERE key = ?1 ORDER BY seq LIMIT ?2",
+        )?;
+        let rows = statement.query_map((self.queue.key, most as i64), |row| {
+            Ok(Seeker { who: read_waiter(row)?, units: row.get(4)?, in_order: row.get(5)? })
+        })?;
+        rows.collect()
+    }
+
     fn nth(&mut self, ahead: u32) -> rusqlite::Result<Option<Seeker>> {
         while self.queue.waiting > ahead {
             let next = self

@@ -6,7 +6,7 @@
 //! break    first                      a holder was created at that token: break it; else nobody held it so
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::part::{Part, holding};
 use super::{BREAK, FIRST, LIVES, first, garbled, int, list, number};
 use crate::error::{Error, Kind, Result};
 use crate::gate::Answer;
-use crate::lease::{BARRIER, Card, Counting, Holder, Inspection, LATCH, Part as HeldPart, Sharing};
+use crate::lease::{BARRIER, Card, Counting, Holder, Inspection, LATCH, Part as HeldPart, Sharing, TOLD, Waiting};
 use crate::protocol::{Arg, Inquiry, Reply, Request};
 
 /// How many of a line are read for a look at it.
@@ -38,6 +38,13 @@ struct Standing {
     lease: i64,
     label: String,
     part: Part,
+}
+
+impl Standing {
+    /// What it says of itself, with what its client does. Another library's client says nothing but what it leads with.
+    fn card(&self, client: Card) -> Card {
+        Card { label: self.label.clone(), ..client }
+    }
 }
 
 /// Those who want the same of a name as the first of them, in the order in which they came.
@@ -71,6 +78,11 @@ impl Line {
         }
         &self.stand[..holding(self.stand.iter().map(|one| one.part))]
     }
+
+    /// Those who wait to hold, of whatever several may hold.
+    fn waiting(&self) -> impl Iterator<Item = &Standing> {
+        self.stand[self.holders().len()..].iter()
+    }
 }
 
 /// What there is under `name`, kept under `key`.
@@ -90,10 +102,9 @@ pub(super) fn inspect<'a>(
         if let Some(standing) = line.standing() {
             return Inquiry::Done(Ok(Inspection { waiters: standing.into(), primitive: Some(BARRIER), ..nothing }));
         }
-        let mut leases: Vec<_> = line.holders().iter().map(|holder| holder.lease).collect();
-        leases.sort_unstable();
-        leases.dedup();
-        leases.truncate(ASKED);
+        let mut asked = BTreeSet::new();
+        let clients = line.holders().iter().chain(line.waiting().take(TOLD)).map(|one| one.lease);
+        let leases: Vec<_> = clients.filter(|lease| asked.insert(*lease)).take(ASKED).collect();
         if leases.is_empty() {
             return Inquiry::Done(Ok(nothing));
         }
@@ -192,9 +203,10 @@ fn seen(nothing: Inspection, line: &Line, lives: &BTreeMap<i64, (Duration, Card)
     let known: Vec<_> = known.collect();
     let waiters = (line.stand.len() - holders.len()) as u64 + line.beyond;
     let Some(first) = line.stand.first() else { return nothing };
+    let queue = line.waiting().take(TOLD).map(|one| waiting(one, lives)).collect();
     let Some(primitive) = first.part.primitive() else {
         let holder = known.into_iter().next().map(|part| part.holder);
-        return Inspection { holder, waiters, ..nothing.of_lock() };
+        return Inspection { holder, waiters, queue, ..nothing.of_lock() };
     };
     let permits = match first.part {
         Part::Permits { permits, .. } => Some(permits),
@@ -205,17 +217,22 @@ fn seen(nothing: Inspection, line: &Line, lives: &BTreeMap<i64, (Duration, Card)
     Inspection {
         holder: known.first().map(|part| part.holder.clone()),
         waiters,
+        queue,
         primitive: Some(primitive.name()),
         shared: Some(Sharing { primitive, permits, holders: known, unlisted, held }),
         ..nothing
     }
 }
 
+fn waiting(one: &Standing, lives: &BTreeMap<i64, (Duration, Card)>) -> Waiting {
+    let client = lives.get(&one.lease).map(|(_, card)| card.clone()).unwrap_or_default();
+    Waiting { card: one.card(client), units: one.part.units(), ..Waiting::default() }
+}
+
 fn shown(holder: &Standing, remaining: Duration, client: Card) -> Holder {
     Holder {
         owner: crate::replies::shown(&holder.key),
-        // Another library's client says nothing of itself but what it leads with.
-        card: Card { label: holder.label.clone(), ..client },
+        card: holder.card(client),
         held_for: None,
         remaining,
         first_token: holder.create,

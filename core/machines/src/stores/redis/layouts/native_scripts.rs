@@ -53,10 +53,10 @@ pub static CALLS: Calls = Calls {
     inspect: Call {
         name: "inspect",
         body: concat!(
-            "local function lock(KEYS)\n",
-            script!("read" "check" "time" "inspect"),
+            "local function lock(KEYS, ARGV)\n",
+            script!("read" "check" "time" "record" "line" "queue" "inspect"),
             "end\nlocal function shared(KEYS)\n",
-            script!("time" "shared/record" "shared/inspect"),
+            script!("time" "shared/record" "line" "shared/inspect"),
             "end\nlocal function latch(KEYS)\n",
             script!("latch/kind" "latch/record" "latch/inspect"),
             "end\nlocal function barrier(KEYS)\n",

@@ -323,7 +323,9 @@ mod tests {
         let mut server = server();
         let (found, requests) = (seen(&mut server), server.requests);
         let holder = found.holder.unwrap();
-        assert_eq!((holder.first_token, holder.card.pid, found.waiters, requests), (10, 5, 1, 4));
+        assert_eq!((holder.first_token, holder.card.pid, found.waiters, requests), (10, 5, 1, 5));
+        let queue: Vec<_> = found.queue.iter().map(|one| (one.card.host.as_str(), one.units)).collect();
+        assert_eq!(queue, [("10.0.0.1", 1)]);
         server.nodes.remove(FIRST);
         let found = seen(&mut server);
         assert_eq!((found.holder.unwrap().card.host.as_str(), found.waiters), ("10.0.0.1", 0));

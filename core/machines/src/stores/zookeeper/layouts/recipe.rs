@@ -18,6 +18,7 @@ use std::sync::Arc;
 use super::{CONTAINER, PERSISTENT};
 use crate::lease::{BARRIER, LATCH};
 use crate::protocol::{AttemptId, Call};
+use crate::share::ALL;
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -135,6 +136,14 @@ impl Recipe {
             Recipe::Read | Recipe::Write => Some((Recipe::Read.word(), Recipe::Write.word())),
             Recipe::KazooRead | Recipe::KazooLock => Some((Recipe::KazooRead.word(), Recipe::KazooLock.word())),
             Recipe::Mutex | Recipe::LeaderLatch => None,
+        }
+    }
+
+    /// For how many units a node of that `name` stands, of a read/write lock.
+    pub(super) fn units(self, name: &str) -> u32 {
+        match self.pair() {
+            Some((_, write)) if numbered(name, write).is_some() => ALL,
+            _ => 1,
         }
     }
 

@@ -21,9 +21,9 @@ use super::{
     CHILDREN, GET, READ, after_sync, barrier, child, counting, delete, deleted, found, garbled, names, on, synced,
 };
 use crate::error::{Error, Kind, Result};
-use crate::lease::{BARRIER, Card, Counting, Holder, Inspection, LATCH, Part, Sharing};
+use crate::lease::{BARRIER, Card, Counting, Holder, Inspection, LATCH, Part, Sharing, TOLD, Waiting};
 use crate::protocol::{Inquiry, Reply, Requests};
-use crate::share::{ALL, Primitive};
+use crate::share::Primitive;
 
 /// A line whose holders go under each of so many looks in a row is left alone.
 pub(super) const MAX_ROUNDS: u8 = 32;
@@ -50,6 +50,8 @@ struct Standing {
     /// For each, how many nodes it has, by the first of them.
     holders: Vec<Vec<String>>,
     waiting: u64,
+    /// The nodes of the first of those who wait to hold, and for how many units.
+    queue: Vec<(Arc<str>, u32)>,
     /// The count of a latch.
     latch: Option<Counting>,
 }
@@ -69,6 +71,7 @@ pub(super) struct Seen {
     /// The nodes of further holders.
     unlisted: Vec<Vec<String>>,
     waiting: u64,
+    queue: Vec<Waiting>,
     latch: Option<Counting>,
 }
 
@@ -119,7 +122,8 @@ impl Place {
             Place::Latch => return at_latch(doing, dir, after_sync(doing, replies)?),
             Place::Barrier => {
                 let waiting = barrier::count(doing, dir, after_sync(doing, replies)?)?.into();
-                return Ok(Standing { dir: dir.clone(), holders: Vec::new(), waiting, latch: None });
+                let (dir, holders, queue) = (dir.clone(), Vec::new(), Vec::new());
+                return Ok(Standing { dir, holders, waiting, queue, latch: None });
             }
             Place::Line(_) | Place::Permits => {}
         }
@@ -152,15 +156,16 @@ fn in_line(recipe: Recipe, dir: &Arc<str>, names: &[&str]) -> Standing {
     let readers = line.iter().take_while(|(_, name)| !writes(name)).count();
     let (held, others) = line.split_at(readers.max(1).min(line.len()));
     let mut holders: Vec<_> = held.iter().map(|(_, name)| vec![(*name).to_owned()]).collect();
-    let mut waiting = 0;
+    let mut waiting = Vec::new();
     for (_, name) in others {
         let owner = recipe.owner(name);
         match held.iter().position(|(_, held)| recipe.owner(held) == owner) {
             Some(at) => holders[at].insert(0, (*name).to_owned()),
-            None => waiting += 1,
+            None => waiting.push(*name),
         }
     }
-    Standing { dir: dir.clone(), holders, waiting, latch: None }
+    let queue = waiting.iter().take(TOLD).map(|name| (child(dir, name), recipe.units(name))).collect();
+    Standing { dir: dir.clone(), holders, waiting: waiting.len() as u64, queue, latch: None }
 }
 
 /// The first in `locks`, if there is one, has the newest leases and waits with them.
@@ -180,7 +185,12 @@ fn with_leases(dir: &Arc<str>, locks: &[&str], leases: &[&str]) -> Standing {
     if !locks.is_empty() {
         holders.pop();
     }
-    Standing { dir: child(dir, SEMAPHORE[1]), holders, waiting: locks.len() as u64, latch: None }
+    // For how many permits somebody waits shows when it is the first.
+    let mut asking: Vec<_> = locks.iter().map(|name| (Recipe::Mutex.place(name), *name)).collect();
+    asking.sort();
+    let locks_dir = child(dir, SEMAPHORE[0]);
+    let queue = asking.iter().take(TOLD).map(|(_, name)| (child(&locks_dir, name), 1)).collect();
+    Standing { dir: child(dir, SEMAPHORE[1]), holders, waiting: locks.len() as u64, queue, latch: None }
 }
 
 fn at_latch(doing: &'static str, dir: &Arc<str>, reads: &[Reply]) -> Result<Standing> {
@@ -189,7 +199,7 @@ fn at_latch(doing: &'static str, dir: &Arc<str>, reads: &[Reply]) -> Result<Stan
     let waiters = names(doing, waiters)?.unwrap_or_default().1;
     let waiting = waiters.iter().filter(|name| numbered(name, WAITER).is_some()).count() as u64;
     let latch = count.map(|count| Counting { count });
-    Ok(Standing { dir: dir.clone(), holders: Vec::new(), waiting, latch })
+    Ok(Standing { dir: dir.clone(), holders: Vec::new(), waiting, queue: Vec::new(), latch })
 }
 
 /// What is looked for, and whether something else may be found.
@@ -219,39 +229,60 @@ pub(super) fn look<'a, T: 'a>(
             Ok(_) => {}
             Err(error) => return Inquiry::Done(Err(error)),
         }
-        let Standing { dir: at, mut holders, waiting, latch } = match place.standing(doing, &dir, replies) {
+        let Standing { dir: at, mut holders, waiting, queue, latch } = match place.standing(doing, &dir, replies) {
             Ok(standing) => standing,
             Err(error) => return Inquiry::Done(Err(error)),
         };
         let unlisted = holders.split_off(holders.len().min(MOST_LISTED));
         if holders.is_empty() {
-            return next(Seen { place, dir: at, nodes: Vec::new(), unlisted, waiting, latch });
+            return next(Seen { place, dir: at, nodes: Vec::new(), unlisted, waiting, queue: Vec::new(), latch });
         }
-        let reads: Vec<_> = holders.iter().filter_map(|names| Some(on(&GET, &child(&at, names.first()?)))).collect();
+        let held = holders.iter().filter_map(|names| Some(on(&GET, &child(&at, names.first()?))));
+        let reads: Vec<_> = held.chain(queue.iter().map(|(path, _)| on(&GET, path))).collect();
         Inquiry::ask(synced(&at, reads), move |replies| {
-            let nodes = match read(doing, holders, replies) {
-                Ok(nodes) => nodes,
+            let (nodes, queue) = match read(doing, holders, &queue, replies) {
+                Ok(found) => found,
                 Err(error) => return Inquiry::Done(Err(error)),
             };
             match nodes.is_empty() {
                 true => look(wanted, dir, rounds - 1, next),
-                false => next(Seen { place, dir: at, nodes, unlisted, waiting, latch }),
+                false => next(Seen { place, dir: at, nodes, unlisted, waiting, queue, latch }),
             }
         })
     })
 }
 
-/// Who of the holders is still there.
-fn read(doing: &'static str, holders: Vec<Vec<String>>, replies: &[Reply]) -> Result<Vec<Node>> {
+/// Who of the holders, and of those who wait, is still there.
+fn read(
+    doing: &'static str,
+    holders: Vec<Vec<String>>,
+    queue: &[(Arc<str>, u32)],
+    replies: &[Reply],
+) -> Result<(Vec<Node>, Vec<Waiting>)> {
     let replies = after_sync(doing, replies)?;
-    if replies.len() != holders.len() {
+    if replies.len() != holders.len() + queue.len() {
         return Err(garbled(doing));
     }
+    let (held, behind) = replies.split_at(holders.len());
     let mut nodes = Vec::with_capacity(holders.len());
-    for (names, reply) in holders.into_iter().zip(replies) {
+    for (names, reply) in holders.into_iter().zip(held) {
         nodes.extend(found(doing, reply)?.map(|(czxid, data)| Node { names, czxid, data }));
     }
-    Ok(nodes)
+    let mut waiting = Vec::with_capacity(queue.len());
+    for ((_, units), reply) in queue.iter().zip(behind) {
+        let of = |(_, data): (u64, String)| Waiting { card: card(&data), units: *units, ..Waiting::default() };
+        waiting.extend(found(doing, reply)?.map(of));
+    }
+    Ok((nodes, waiting))
+}
+
+/// What whoever made a node says of itself. Other libraries write their address, or nothing.
+fn card(data: &str) -> Card {
+    let (data, _) = split(data);
+    match data.contains('\t') {
+        true => Card::decode(data),
+        false => Card { host: data.to_owned(), ..Card::default() },
+    }
 }
 
 /// Takes the lock in the directory `dir` from whoever holds it with `token`.
@@ -279,16 +310,10 @@ impl Node {
     }
 
     fn holder(&self) -> Holder {
-        // Other libraries write their address, or nothing.
-        let (data, _) = split(&self.data);
-        let card = match data.contains('\t') {
-            true => Card::decode(data),
-            false => Card { host: data.to_owned(), ..Card::default() },
-        };
         let owner = self.names.first().map_or("", String::as_str);
         Holder {
             owner: sha1_smol::Sha1::from(owner).digest().to_string()[..12].to_owned(),
-            card,
+            card: card(&self.data),
             held_for: None,
             // For as long as its session lives.
             remaining: Duration::MAX,
@@ -313,15 +338,13 @@ impl Seen {
         if self.nodes.is_empty() && self.waiting == 0 {
             return nothing;
         }
-        let holder = self.nodes.first().map(Node::holder);
+        let (holder, mut queue) = (self.nodes.first().map(Node::holder), self.queue.clone());
         let Some(primitive) = primitive else {
-            return Inspection { waiters: self.waiting, holder, ..nothing.of_lock() };
+            queue.iter_mut().for_each(|one| one.units = 1);
+            return Inspection { waiters: self.waiting, holder, queue, ..nothing.of_lock() };
         };
         let units = |names: &[String]| match self.place {
-            Place::Line(recipe) => match recipe.pair() {
-                Some((_, write)) if names.iter().any(|name| numbered(name, write).is_some()) => ALL,
-                _ => 1,
-            },
+            Place::Line(recipe) => names.iter().map(|name| recipe.units(name)).max().unwrap_or(1),
             Place::Permits | Place::Latch | Place::Barrier => u32::try_from(names.len()).unwrap_or(u32::MAX),
         };
         let holders: Vec<_> =
@@ -332,6 +355,7 @@ impl Seen {
         Inspection {
             holder,
             waiters: self.waiting,
+            queue,
             primitive: Some(primitive.name()),
             shared: Some(sharing),
             ..nothing

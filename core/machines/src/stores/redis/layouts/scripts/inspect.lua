@@ -1,7 +1,15 @@
 if not r then return false end
+local waiting, queue, line = all_waiting(), {}, next_line()
+while line and #queue < 100 do
+  local entry, behind = look_at(line, line.head)
+  if entry then
+    queue[#queue + 1] = {now - entry:sub(57, 72), tonumber(line.mark:match('%d') or 0), entry:sub(73)}
+    line.waiting = line.waiting - 1
+  end
+  -- Only a seat that is taken can be the next.
+  while line.waiting > 0 and behind < line.tail and not look_at(line, behind) do behind = select(2, look_at(line, behind)) end
+  line.head, line = behind, next_line()
+end
 local first = tonumber(r:sub(2, 17))
-local lease, waiting, card = r:match('^(%-?%d+) (%d+) %d+ %d+ (.*)$', 106)
-waiting = tonumber(waiting or 0)
-if not lease or r:sub(34, 89) == NOBODY then return {'lock', '', 0, 0, first, first, '', waiting} end
-local remaining = math.max(r:sub(90, 105) - now + math.abs(lease), 0)
-return {'lock', r:sub(34, 89), math.max(now - first, 0), remaining, first, first + 63, card, waiting}
+if owner == '' then return {'lock', '', 0, 0, first, first, '', waiting, queue} end
+return {'lock', owner, math.max(now - first, 0), math.max(expires - now, 0), first, first + 63, owner_card, waiting, queue}

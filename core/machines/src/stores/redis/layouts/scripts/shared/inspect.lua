@@ -8,7 +8,13 @@ for i = 1, #all, 2 do
   end
 end
 table.sort(tokens)
-local answer = {h[1]:sub(1, -2), capacity, line.waiting}
+local queue, at = {}, line.head
+while #queue < 100 and at < line.tail do
+  local entry, behind = look_at(line, at)
+  if entry then queue[#queue + 1] = {tonumber(entry:sub(58, 67)), entry:sub(68)} end
+  at = behind
+end
+local answer = {h[1]:sub(1, -2), capacity, line.waiting, queue}
 -- A reply of thousands takes the server too long, and more than 4 MiB no client takes: whoever does not fit is counted, in the end.
 local size, more, units = 0, 0, 0
 for _, token in ipairs(tokens) do

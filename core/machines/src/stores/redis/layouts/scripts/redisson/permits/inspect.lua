@@ -1,7 +1,7 @@
 if is_strange() then return foreign() end
 if not available then return false end
 local total = ARGV[1] == '1' and math.max(available + redis.call('ZCARD', leases), 0) or 0
-local answer = {'semaphore', total, 0}
+local answer = {'semaphore', total, 0, {}}
 local hidden = {}
 for _, owner in ipairs(redis.call('HKEYS', beside)) do
   local _, _, units = noted(owner)

@@ -1,6 +1,6 @@
 if is_strange() then return foreign() end
 if not mode then return false end
-local answer, size, more = {'rwlock', 1073741824, 0}, 0, 0
+local answer, size, more = {'rwlock', 1073741824, 0, {}}, 0, 0
 for _, field in ipairs(redis.call('HKEYS', key)) do
   local owner = field:match('^(.*):write$')
   local left = owner and redis.call('PTTL', key) or field ~= 'mode' and reads(field)
