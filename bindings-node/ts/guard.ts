@@ -4,6 +4,7 @@ import { type Duration, milliseconds } from './options'
 import { OURS, only } from './ours'
 import { outcome, reactor, unwatch, watch } from './reactor'
 import type { LossReason, ReleaseOutcome } from './records'
+import { begin } from './time'
 
 /** @internal What a guard is of. */
 export interface Source extends Origin {
@@ -20,24 +21,33 @@ export interface Source extends Origin {
 export class Guard implements AsyncDisposable {
   /** The fencing token: whatever the lock protects refuses one that is lower than it has seen. */
   get token(): bigint {
-    return this.#token
+    return BigInt(this.#token)
   }
 
   /** Changes only where tokens start again; goes before the token when two are compared. */
   get epoch(): bigint {
-    return this.#epoch
+    return BigInt(this.#epoch)
   }
 
   /** How many times its owner holds it; 1 unless the lock is reentrant. */
   readonly depth: number
   readonly #number: number
-  #token: bigint
-  #epoch: bigint
+  #token: bigint | number
+  #epoch: bigint | number
   readonly #origin: Source
   #ended = false
   #over = 'this guard was released already'
   #why: LossReason | undefined
   #losing: AbortController | undefined
+  /** Its place among the young, if it is one of them. */
+  #at = -1
+
+  /**
+   * Guards that were made a moment ago. To have the collector tell of one costs more than all else that is done with it, and most are
+   * released before it pays.
+   */
+  static readonly #young: Guard[] = []
+  static #isAging = false
 
   private constructor(ours: typeof OURS, grant: Grant, origin: Source) {
     only(ours, 'Guard', 'await lock.acquire()')
@@ -47,7 +57,31 @@ export class Guard implements AsyncDisposable {
     this.#epoch = epoch
     this.depth = depth
     this.#origin = origin
-    collected.register(this, { number, name: origin.lock }, this)
+    this.#at = Guard.#young.push(this) - 1
+    if (!Guard.#isAging) {
+      Guard.#isAging = true
+      begin(() => Guard.#age(), YOUTH).unref()
+    }
+  }
+
+  static #age(): void {
+    Guard.#isAging = false
+    for (const guard of Guard.#young.splice(0)) {
+      guard.#at = -1
+      collected.register(guard, { number: guard.#number, name: guard.name }, guard)
+    }
+  }
+
+  /** Nobody is told of it by the collector. */
+  #untold(): void {
+    const last = this.#at < 0 ? undefined : Guard.#young.pop()
+    if (last === undefined) {
+      collected.unregister(this)
+    } else if (last !== this) {
+      Guard.#young[this.#at] = last
+      last.#at = this.#at
+    }
+    this.#at = -1
   }
 
   /** @internal */
@@ -225,7 +259,7 @@ export class Guard implements AsyncDisposable {
 
   #end(): void {
     this.#ended = true
-    collected.unregister(this)
+    this.#untold()
     if (this.#losing !== undefined) unwatch(this.#number)
   }
 
@@ -240,6 +274,9 @@ export class Guard implements AsyncDisposable {
     return `<Guard ${JSON.stringify(this.name)} token ${this.token}, ${why === undefined ? held : `lost: ${why}`}>`
   }
 }
+
+/** For how many milliseconds a guard is young. */
+const YOUTH = 100
 
 /** How one of several ended. */
 type Ending = [outcome: ReleaseOutcome, why: LossReason | null] | Failure

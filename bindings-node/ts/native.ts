@@ -24,8 +24,14 @@ export const enum Kind {
   Unread,
 }
 
-/** A guard's number, its token, the token's epoch and its depth. */
-export type Grant = [guard: number, token: bigint, epoch: bigint, depth: number]
+/** A guard's number, its token, the token's epoch and its depth. Tokens that a number holds exactly may be numbers. */
+export type Grant = [guard: number, token: bigint | number, epoch: bigint | number, depth: number]
+
+/** What a turn tells: how many jobs stand in `everyday`, or triples of a `Kind`, a number and a value. */
+export type Told = number | unknown[]
+
+/** How many numbers are of one job there: its own, and those of its `Grant`; of what was given back, at the depth 0, its own alone. */
+export const NUMBERS = 5
 
 export interface NativeHistogram {
   readonly count: number
@@ -73,9 +79,9 @@ export interface NativeHandle {
 export type Word = number | string | bigint | undefined
 
 export interface NativeReactor {
-  turn(): unknown[]
-  goOn(): unknown[]
-  feed(socket: number, bytes: Uint8Array, length: number): unknown[]
+  turn(): Told
+  goOn(): Told
+  feed(socket: number, bytes: Uint8Array, length: number): Told
   taken(socket: number): void
   forget(job: number): void
   acquire(lock: NativeHandle, timeout: number | undefined, owner: number): Answer<number>
@@ -96,7 +102,7 @@ export interface NativeReactor {
 }
 
 interface Native {
-  Reactor: new (ready: () => void, reads: boolean) => NativeReactor
+  Reactor: new (ready: () => void, reads: boolean, everyday: Float64Array) => NativeReactor
   open(reactor: NativeReactor, url: string | undefined, options: object, source: number | undefined): Answer<NativeHandle>
   /** The shapes of all options, in the core's spelling. */
   options(): Record<'lock' | 'connect' | 'require', Record<string, string>>

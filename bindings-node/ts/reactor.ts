@@ -3,7 +3,7 @@ import { Socket } from 'node:net'
 
 import { checked, errorOf, type Failure } from './errors'
 import { type Heard, tell } from './log'
-import { Answer, Kind, native, type NativeHandle, type NativeReactor, type Word } from './native'
+import { Answer, Kind, native, type NativeHandle, type NativeReactor, NUMBERS, type Told, type Word } from './native'
 import type { LossReason } from './records'
 import { later, onAbort, soon } from './time'
 
@@ -29,12 +29,15 @@ let scheduled = false
 
 let made: NativeReactor | undefined
 
+/** Where the native layer tells of grants and releases, without an object for each. */
+const everyday = new Float64Array(64 * NUMBERS)
+
 /** Bun makes sockets of descriptors and never reads them. */
 const READS = process.versions['bun'] === undefined
 
 /** The one reactor of this thread, made at first need. */
 export function reactor(): NativeReactor {
-  return (made ??= new native.Reactor(called, READS))
+  return (made ??= new native.Reactor(called, READS, everyday))
 }
 
 /** How many turns follow one another before timers and sockets have theirs: what is granted at once is asked for again at once. */
@@ -73,8 +76,16 @@ const HEARERS: Record<Kind, (number: number, value: never) => unknown> = {
   [Kind.Unread]: socket => sockets.get(socket)?.destroy(),
 }
 
-function hear(told: unknown[]): void {
+function hear(told: Told): void {
+  if (typeof told === 'number') return hearEveryday(told)
   for (let at = 0; at < told.length; at += 3) HEARERS[told[at] as Kind](told[at + 1] as number, told[at + 2] as never)
+}
+
+function hearEveryday(count: number): void {
+  for (let at = 0; at < count * NUMBERS; at += NUMBERS) {
+    const [job, depth] = [everyday[at] as number, everyday[at + 4] as number]
+    settle(job, depth === 0 ? 'released' : [everyday[at + 1], everyday[at + 2], everyday[at + 3], depth])
+  }
 }
 
 const sockets = new Map<number, Socket>()
