@@ -79,7 +79,7 @@ impl Guard {
     /// program's own thread, between two of its steps, also while it waits for another lock, but not within `sleep` or
     /// a query. What it throws is thrown there.
     pub fn on_lost(&self, listener: &Zval) -> PhpResult<()> {
-        let number = told::on_lost(&self.held, listener)?;
+        let number = told::on_lost(std::slice::from_ref(&self.held), listener)?;
         self.listeners.borrow_mut().push(number);
         Ok(())
     }

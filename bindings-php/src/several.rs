@@ -1,5 +1,6 @@
 //! Several locks that are taken together, and one of several.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use ext_php_rs::convert::IntoZval;
@@ -7,15 +8,15 @@ use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::{ZendHashTable, Zval};
 use lockwright::binding::held::Group;
-use lockwright::binding::{Handle, Held, Standing, open};
+use lockwright::binding::{Handle, Held, Standing, lost_track, open};
 use lockwright::striped::Striped as Segments;
 
 use crate::asked::{ask, outcome};
 use crate::guard::Guard;
 use crate::lock::Lock;
-use crate::request::{give_back, hold};
 use crate::thrown::thrown;
-use crate::value::{ended, segment, text};
+use crate::told;
+use crate::value::{ended, of_token, segment, span, text};
 
 /// Locks that are acquired together.
 #[php_class]
@@ -38,28 +39,44 @@ impl MultiLock {
     }
 }
 
-/// Locks that are held together. Given back as a guard is.
+/// A guard as PHP's object, and what it holds.
+fn shared(guard: Guard) -> PhpResult<(Arc<Held>, Zval)> {
+    let held = guard.held.clone();
+    Ok((held, guard.into_zval(false)?))
+}
+
+/// Locks that are held together: the loss of one is the loss of all. Each is given back as its guard is.
 #[php_class]
 #[php(name = "Lockwright\\MultiGuard", flags = ext_php_rs::flags::ClassFlags::Final)]
 #[derive(Debug)]
 pub struct MultiGuard {
     all: Vec<Arc<Held>>,
+    guards: Vec<Zval>,
+    /// Who is told of the first loss.
+    listeners: RefCell<Vec<u64>>,
 }
 
 impl MultiGuard {
-    pub(crate) fn new(all: Vec<lockwright::Guard>) -> Self {
-        MultiGuard { all: all.into_iter().map(hold).collect() }
+    pub(crate) fn new(all: Vec<lockwright::Guard>) -> PhpResult<Self> {
+        let all = all.into_iter().map(|guard| shared(Guard::new(guard))).collect::<PhpResult<Vec<_>>>()?;
+        let (all, guards) = all.into_iter().unzip();
+        Ok(MultiGuard { all, guards, listeners: RefCell::default() })
     }
 }
 
 impl Drop for MultiGuard {
     fn drop(&mut self) {
-        self.all.iter().for_each(|held| give_back(held));
+        self.listeners.take().into_iter().for_each(told::forget);
     }
 }
 
 #[php_impl]
 impl MultiGuard {
+    /// The guard of each lock, which is like any other, to be released each at its own time.
+    pub fn guards(&self) -> Vec<Zval> {
+        self.guards.iter().map(Zval::shallow_clone).collect()
+    }
+
     /// The token of each, by the name of its lock.
     pub fn tokens(&self) -> PhpResult<Zval> {
         let mut tokens = ZendHashTable::new();
@@ -78,6 +95,29 @@ impl MultiGuard {
     pub fn remaining(&self) -> f64 {
         let left = |held: &Arc<Held>| held.remaining().unwrap_or_default();
         self.all.iter().map(left).min().unwrap_or_default().as_secs_f64()
+    }
+
+    /// Whether one of them was lost.
+    pub fn is_lost(&self) -> bool {
+        self.all.iter().any(|held| held.why().is_some())
+    }
+
+    /// Why the first of them that was lost was, as `Guard::whyLost` has it; null while none is.
+    pub fn why_lost(&self) -> Option<String> {
+        self.all.iter().find_map(|held| held.why()).map(|why| why.code().to_owned())
+    }
+
+    /// Calls `listener` with the reason once, when the first of them is lost; as `Guard::onLost`.
+    pub fn on_lost(&self, listener: &Zval) -> PhpResult<()> {
+        let number = told::on_lost(&self.all, listener)?;
+        self.listeners.borrow_mut().push(number);
+        Ok(())
+    }
+
+    /// Makes every lease last `ttl` from now, and at every renewal.
+    pub fn extend(&self, ttl: &Zval) -> PhpResult<()> {
+        let ttl = span("extend", "ttl", ttl)?;
+        self.all.iter().try_for_each(|held| held.extend(ttl)).map_err(thrown)
     }
 
     /// Gives all of them back in one write, and says what the store found of each, by the name of its lock. Throws the
@@ -129,7 +169,11 @@ impl Striped {
     /// Any segment that is free and not sold out; null once all are sold out.
     pub fn any(&self, timeout: Option<&Zval>) -> PhpResult<Option<Segment>> {
         let found = segment(outcome(Handle::Segments(self.core.clone()), "any", &[timeout])?)?;
-        Ok(found.map(|(index, guard)| Segment { index, guard, of: self.core.clone() }))
+        let found = found.map(|(index, guard)| {
+            let (held, guard) = shared(guard)?;
+            Ok(Segment { index, held, guard, of: self.core.clone() })
+        });
+        found.transpose()
     }
 
     /// Every segment may be chosen again.
@@ -144,7 +188,8 @@ impl Striped {
 #[derive(Debug)]
 pub struct Segment {
     index: usize,
-    guard: Guard,
+    held: Arc<Held>,
+    guard: Zval,
     of: Segments,
 }
 
@@ -155,24 +200,35 @@ impl Segment {
         i64::try_from(self.index).unwrap_or(i64::MAX)
     }
 
+    /// Its guard, which is like any other.
+    pub fn guard(&self) -> Zval {
+        self.guard.shallow_clone()
+    }
+
     /// Its fencing token.
     pub fn token(&self) -> PhpResult<Zval> {
-        self.guard.token()
+        of_token(self.held.token())
     }
 
     /// Whether it is certainly held at this moment.
     pub fn is_held(&self) -> bool {
-        self.guard.is_held()
+        self.held.is_held()
+    }
+
+    /// Calls `listener` with the reason when it is lost, as `Guard::onLost`.
+    pub fn on_lost(&self, listener: &Zval) -> PhpResult<()> {
+        let guard = self.guard.extract::<&Guard>().ok_or_else(|| thrown(lost_track("on_lost")))?;
+        guard.on_lost(listener)
     }
 
     /// Gives it back, as `Guard::release`.
     pub fn release(&self) -> PhpResult<String> {
-        self.guard.release()
+        Ok(ended(&self.held.release().map_err(thrown)?).to_owned())
     }
 
     /// The same of one that has nothing left: this object of `Striped` does not choose it again until it is restocked.
     pub fn sold_out(&self) -> PhpResult<String> {
         self.of.mark_sold_out(self.index);
-        self.guard.release()
+        self.release()
     }
 }

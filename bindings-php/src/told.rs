@@ -125,18 +125,20 @@ thread_local! {
     static LISTENERS: RefCell<Vec<(u64, Zval)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has `listener` called with the reason when this is lost before it is given back; the number of that.
-pub(crate) fn on_lost(held: &Held, listener: &Zval) -> PhpResult<u64> {
+/// Has `listener` called with the reason when the first of these is lost before it is given back; the number of that.
+pub(crate) fn on_lost(all: &[Arc<Held>], listener: &Zval) -> PhpResult<u64> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     callable(listener, "listener")?;
-    held.is_open("on_lost").map_err(thrown)?;
+    all.iter().try_for_each(|held| held.is_open("on_lost")).map_err(thrown)?;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     LISTENERS.with_borrow_mut(|all| all.push((number, listener.shallow_clone())));
-    let mailbox = mailbox().clone();
-    held.on_lost(Box::new(move |why| {
-        locked(&mailbox.news).push_back(News::Lost(number, why));
-        ring();
-    }));
+    for held in all {
+        let mailbox = mailbox().clone();
+        held.on_lost(Box::new(move |why| {
+            locked(&mailbox.news).push_back(News::Lost(number, why));
+            ring();
+        }));
+    }
     Ok(number)
 }
 

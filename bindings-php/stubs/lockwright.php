@@ -579,9 +579,16 @@ final class MultiLock
     public function names(): array {}
 }
 
-/** Locks that are held together. Given back as a guard is. */
+/** Locks that are held together: the loss of one is the loss of all. Each is given back as its guard is. */
 final class MultiGuard
 {
+    /**
+     * The guard of each lock, which is like any other, to be released each at its own time.
+     *
+     * @return list<Guard>
+     */
+    public function guards(): array {}
+
     /** The token of each, by the name of its lock. */
     public function tokens(): array {}
 
@@ -590,6 +597,22 @@ final class MultiGuard
 
     /** Seconds that all are certainly held without a further renewal. */
     public function remaining(): float {}
+
+    /** Whether one of them was lost. */
+    public function isLost(): bool {}
+
+    /** Why the first of them that was lost was, as `Guard::whyLost` has it; null while none is. */
+    public function whyLost(): ?string {}
+
+    /**
+     * Calls `listener` with the reason once, when the first of them is lost; as `Guard::onLost`.
+     *
+     * @param callable(string): mixed $listener
+     */
+    public function onLost(callable $listener): void {}
+
+    /** Makes every lease last `ttl` from now, and at every renewal. */
+    public function extend(int|float|string $ttl): void {}
 
     /**
      * Gives all of them back in one write, and says what the store found of each, by the name of its lock. Throws the
@@ -626,11 +649,21 @@ final class Segment
     /** Which one. */
     public function index(): int {}
 
+    /** Its guard, which is like any other. */
+    public function guard(): Guard {}
+
     /** Its fencing token. */
     public function token(): int|string {}
 
     /** Whether it is certainly held at this moment. */
     public function isHeld(): bool {}
+
+    /**
+     * Calls `listener` with the reason when it is lost, as `Guard::onLost`.
+     *
+     * @param callable(string): mixed $listener
+     */
+    public function onLost(callable $listener): void {}
 
     /** Gives it back, as `Guard::release`. */
     public function release(): string {}

@@ -61,8 +61,16 @@ final class PrimitivesTest extends TestCase
             $this->assertFalse($guard->isHeld());
         }
         $guard = $both->acquire();
-        unset($guard);
+        $guard->extend(9);
+        $this->assertGreaterThan(8, $guard->remaining());
+        [$first, $second] = $guard->guards();
+        $this->assertSame(['a', 'b'], [$first->name(), $second->name()]);
+        $second->release();
+        unset($guard, $second);
         $this->assertNotNull($client->lock('b')->tryAcquire());
+        $this->assertNull($client->lock('a')->tryAcquire(), 'something refers to its guard');
+        unset($first);
+        $this->assertNotNull($client->lock('a')->tryAcquire());
     }
 
     public function testSegmentsAreSoldOut(): void
@@ -75,7 +83,8 @@ final class PrimitivesTest extends TestCase
         $this->assertSame(['released', 'released'], [$first->soldOut(), $second->soldOut()]);
         $this->assertNull($stock->any(timeout: 1));
         $stock->restock();
-        $this->assertNotNull($stock->any(timeout: 1));
+        $guard = $stock->any(timeout: 1)->guard();
+        $this->assertTrue($guard->isHeld(), 'something refers to it');
         $this->assertNotNull($stock->segment($stock->indexFor('key'))->name());
     }
 

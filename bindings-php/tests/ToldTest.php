@@ -120,6 +120,40 @@ final class ToldTest extends TestCase
         $guard->onLost(fn () => null);
     }
 
+    public function testTheFirstLossOfSeveralIsToldOnce(): void
+    {
+        $client = client();
+        $all = $client->multiLock(['x', 'y'])->acquire();
+        $told = [];
+        $all->onLost(function (string $why) use (&$told) {
+            $told[] = $why;
+        });
+        $this->assertSame([false, null], [$all->isLost(), $all->whyLost()]);
+        ['x' => $x, 'y' => $y] = $all->tokens();
+        $client->breakLock('y', $y);
+        $this->until(fn () => $all->isLost());
+        $client->breakLock('x', $x);
+        $this->until(fn () => $all->guards()[0]->isLost());
+        for ($end = microtime(true) + 0.1; microtime(true) < $end;);
+        $this->assertSame([['broken'], 'broken', false], [$told, $all->whyLost(), $all->isHeld()]);
+    }
+
+    public function testALossOfASegmentIsTold(): void
+    {
+        $client = client();
+        $striped = $client->striped('x', 2);
+        $segment = $striped->any();
+        $told = null;
+        $segment->onLost(function (string $why) use (&$told) {
+            $told = $why;
+        });
+        $client->breakLock($segment->guard()->name(), $segment->token());
+        $this->until(function () use (&$told) {
+            return $told !== null;
+        });
+        $this->assertSame(['broken', 'broken'], [$told, $segment->guard()->whyLost()]);
+    }
+
     public function testWhatCannotBeCalledIsRefused(): void
     {
         $guard = client()->lock('x')->acquire();

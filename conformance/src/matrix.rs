@@ -24,8 +24,8 @@ impl fmt::Display for Triple {
 }
 
 /// Every team that plays the scenario: each face alone, and, where languages may mix, each with the next one, and one
-/// face of each language together; but for another way to the library of a face, which plays alone. All pairs would be
-/// many soon, and prove little more: they meet at the store only.
+/// face of each language together; but for another way to the library of a face, which makes no pairs. All pairs would
+/// be many soon, and prove little more: they meet at the store only.
 pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
     let (faces, peers): (Vec<_>, Vec<_>) = faces.iter().cloned().partition(|face| face.joins.is_none());
     if scenario.peer != Peer::No {
@@ -37,15 +37,31 @@ pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
     }
     let mut teams: Vec<_> = faces.iter().map(|face| vec![face.clone()]).collect();
     if scenario.mixed == Mixed::Yes {
+        let languages = languages(scenario, &faces);
         let faces: Vec<_> = faces.into_iter().filter(|face| face.daily.is_none()).collect();
         let pairs = if faces.len() > 2 { faces.len() } else { faces.len().saturating_sub(1) };
         teams.extend((0..pairs).map(|i| vec![faces[i].clone(), faces[(i + 1) % faces.len()].clone()]));
-        let languages = one_of_each_language(&faces);
-        if languages.len() > 2 && scenario.actors() >= languages.len() {
+        if languages.len() > 2 {
             teams.push(languages);
         }
     }
     teams
+}
+
+/// One face of each language that can play the scenario, as many as it has actors: scenarios begin with another in
+/// turn, so that each language meets each.
+fn languages(scenario: &Scenario, faces: &[Face]) -> Vec<Face> {
+    let mut chosen = one_of_each_language(faces);
+    chosen.retain(|face| cannot(scenario, face).is_none());
+    let first = turn(scenario) % chosen.len().max(1);
+    chosen.rotate_left(first);
+    chosen.truncate(scenario.actors());
+    chosen
+}
+
+/// A number by which scenarios take turns.
+fn turn(scenario: &Scenario) -> usize {
+    scenario.name.bytes().map(usize::from).sum()
 }
 
 /// The first face of each language.
@@ -99,13 +115,8 @@ pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Valu
     if team.len() > 1 && promises.get("shared") == Some(&Value::Bool(false)) {
         return Some(format!("{} does not promise shared: two faces are two processes", store.name));
     }
-    let whole = format!("scenario {}", scenario.name);
-    for face in team {
-        let needs = scenario.needs.iter().map(String::as_str);
-        let names = scenario.commands().into_iter().chain([scenario.name.as_str(), &whole]).chain(needs);
-        if let Some(reason) = names.filter_map(|name| face.cannot.get(name)).next() {
-            return Some(format!("{}: {reason}", face.name));
-        }
+    if let Some((face, reason)) = team.iter().find_map(|face| Some((face, cannot(scenario, face)?))) {
+        return Some(format!("{}: {reason}", face.name));
     }
     let in_one_process = promises.get("shared") == Some(&Value::Bool(false)) && scenario.actors() > 1;
     if let Some((face, reason)) =
@@ -122,16 +133,24 @@ pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Valu
     None
 }
 
+/// Why the face can never play it, if it cannot.
+fn cannot<'a>(scenario: &Scenario, face: &'a Face) -> Option<&'a String> {
+    let whole = format!("scenario {}", scenario.name);
+    let needs = scenario.needs.iter().map(String::as_str);
+    let names = scenario.commands().into_iter().chain([scenario.name.as_str(), &whole]).chain(needs);
+    names.filter_map(|name| face.cannot.get(name)).next()
+}
+
 /// Why it is not played every day, if it is not.
 pub fn day_off(scenario: &Scenario, team: &[Face], store: &Store, faces: &[Face]) -> Option<String> {
     let slow = team.iter().filter_map(|face| face.only.as_ref());
     if let Some(only) = slow.into_iter().find(|only| !only.meets(&scenario.name, &team_name(team))) {
         return Some(only.reason.clone());
     }
-    for face in team {
-        if let Some(part) = face.daily.as_ref().filter(|part| !part.scenarios.contains(&scenario.name)) {
-            return Some(format!("{}: {}", face.name, part.reason));
-        }
+    if let [face] = team
+        && let Some(part) = face.daily.as_ref().filter(|part| !part.scenarios.contains(&scenario.name))
+    {
+        return Some(format!("{}: {}", face.name, part.reason));
     }
     if let Some(part) = store
         .only
@@ -145,8 +164,8 @@ pub fn day_off(scenario: &Scenario, team: &[Face], store: &Store, faces: &[Face]
     only.map(|only| only.reason.clone()).or_else(|| mixed_day_off(scenario, team, faces))
 }
 
-/// Why a mixed team has the day off, if it has: of a scenario's mixed teams one plays every day, one face of each
-/// language where there is such a team, else a pair; scenarios take the pairs in turn, so that each pair plays some.
+/// Why a mixed team has the day off, if it has: of a scenario's mixed teams one plays every day, that of languages
+/// where there is such a team, else a pair; scenarios take the pairs in turn, so that each pair plays some.
 /// Languages meet at the store only, where a pair more proves little.
 fn mixed_day_off(scenario: &Scenario, team: &[Face], faces: &[Face]) -> Option<String> {
     if scenario.mixed == Mixed::No || scenario.only.is_some() || team.len() == 1 {
@@ -154,9 +173,8 @@ fn mixed_day_off(scenario: &Scenario, team: &[Face], faces: &[Face]) -> Option<S
     }
     let mixed: Vec<_> = teams(scenario, faces).into_iter().filter(|team| team.len() > 1).collect();
     let all_languages = mixed.iter().find(|team| team.len() > 2);
-    let turn = scenario.name.bytes().map(usize::from).sum::<usize>() % mixed.len();
-    (team_name(all_languages.unwrap_or(&mixed[turn])) != team_name(team))
-        .then(|| "another mixed team plays it every day, and others with --full".into())
+    let one = all_languages.unwrap_or(&mixed[turn(scenario) % mixed.len()]);
+    (team_name(one) != team_name(team)).then(|| "another mixed team plays it every day, and others with --full".into())
 }
 
 /// What became of a triple.
@@ -279,9 +297,21 @@ mod tests {
         let steps = |on: &str| {
             format!("title = 'x'\nmixed = true\nsteps = [{{ on = {on}, do = 'list', background = true, as = 'l' }}]")
         };
-        let last = |on: &str| teams(&scenario::parse(&steps(on)).unwrap(), &faces).last().map(|team| team_name(team));
-        assert_eq!(last("['a', 'b', 'c']").as_deref(), Some("a+b+d"));
-        assert_eq!(last("['a', 'b']").as_deref(), Some("d+a"));
+        let last = |on: &str, name: &str, faces: &[Face]| {
+            let mut scenario = scenario::parse(&steps(on)).unwrap();
+            scenario.name = name.into();
+            teams(&scenario, faces).last().map(|team| team_name(team)).unwrap()
+        };
+        assert_eq!(last("['a', 'b', 'c']", "", &faces), "a+b+d");
+        assert_eq!(last("['a', 'b']", "", &faces), "d+a");
+        let part = Part { scenarios: Vec::new(), reason: "it is the core of another".into() };
+        let five = [&faces[..], &[Face { daily: Some(part), ..of("e", "v") }]].concat();
+        let in_turn: BTreeSet<_> = ["c", "d", "e", "f"].map(|name| last("['a', 'b', 'c']", name, &five)).into();
+        let all = ["a+b+d", "b+d+e", "d+e+a", "e+a+b"].map(String::from);
+        assert_eq!(in_turn, BTreeSet::from(all), "they take turns, also a language whose face plays little alone");
+        let mut unable = five;
+        unable[0].cannot = BTreeMap::from([("list".into(), "no list".into())]);
+        assert_eq!(last("['a', 'b', 'c']", "", &unable), "b+d+e");
     }
 
     #[test]

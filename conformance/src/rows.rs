@@ -35,7 +35,7 @@ pub struct Face {
     /// For a library that is not ours: whom it meets unless everything is asked for, and why not the others.
     pub only: Option<Meets>,
     /// For another way to the library of a face: all that it plays unless everything is asked for, and why not more. It
-    /// plays alone, and takes part in the table of bad input where it is named.
+    /// plays alone unless its language has no other, and takes part in the table of bad input where it is named.
     pub daily: Option<Part>,
     /// What it is built into, for one that not every machine can build.
     pub built: Option<Built>,
