@@ -52,6 +52,14 @@ fn owner(cluster: &Servers, name: &str, witness: &str) -> String {
     port.map(|port| (port - first_port(cluster) + 1).to_string()).unwrap_or_default()
 }
 
+/// The number of a server that follows this one.
+fn replica_of(cluster: &Servers, master: &str) -> String {
+    let id = ask(cluster, master, &["cluster", "myid"]);
+    let nodes = ask(cluster, master, &["cluster", "replicas", &id]);
+    let port: u16 = nodes.split([':', '@']).nth(1).unwrap().parse().unwrap();
+    (port - first_port(cluster) + 1).to_string()
+}
+
 /// A slot on its way from one master to another.
 struct Move<'a> {
     cluster: &'a Servers,
@@ -276,4 +284,31 @@ fn a_hold_outlives_its_master_and_whoever_waits_is_served_by_the_next() {
     let token = guard.token().n;
     let _ = guard.release().unwrap();
     assert!(waits.join().unwrap() > token);
+}
+
+#[test]
+fn a_new_master_of_a_cluster_grants_nothing_for_a_while_and_the_others_go_on() {
+    let cluster = cluster();
+    let client = cluster.client("ttl=1s&failover_delay=1s");
+    let name = name("x");
+    let master = owner(&cluster, &name, "1");
+    let elsewhere = (0..).map(|number| format!("{name}{number}")).find(|other| owner(&cluster, other, "1") != master);
+    let (lock, elsewhere) =
+        (client.lock(&name).build().unwrap(), client.lock(elsewhere.as_deref().unwrap()).build().unwrap());
+    for lock in [&lock, &elsewhere] {
+        assert_eq!(lock.acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+    }
+    let held = lock.acquire().unwrap();
+    let replica = replica_of(&cluster, &master);
+    assert_eq!(ask(&cluster, &replica, &["cluster", "failover"]), "OK");
+    until("the replica has the slot", || owner(&cluster, &name, "1") == replica);
+    assert_eq!(held.release().unwrap(), ReleaseOutcome::Released);
+    let began = Instant::now();
+    let error = lock.try_acquire().unwrap_err();
+    assert!(error.kind() == Kind::Unavailable && error.to_string().contains("failover_delay"), "{error}");
+    let young = Instant::now();
+    assert_eq!(elsewhere.acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+    assert!(young.elapsed() < Duration::from_secs(1), "{:?}", young.elapsed());
+    assert_eq!(lock.acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+    assert!(began.elapsed() > Duration::from_millis(1_900), "{:?}", began.elapsed());
 }

@@ -4,17 +4,14 @@
 
 #![cfg(all(unix, feature = "redis"))]
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use lockwright::blocking::Client;
 use lockwright::lease::ReleaseOutcome;
 use lockwright::{Kind, blocking};
 
-use redis_servers::{Contenders, Server, Servers, name, until};
+use redis_servers::{Contenders, Sentinel, Server, Servers, name, until};
 
 mod redis_servers;
 
@@ -81,40 +78,6 @@ fn a_hold_outlives_its_master_and_whoever_waits_is_served_by_the_next() {
     let token = guard.token().n;
     let _ = guard.release().unwrap();
     assert!(waits.join().unwrap() > token);
-}
-
-/// A sentinel that names whom it is told to, and how often it was asked.
-struct Sentinel {
-    port: u16,
-    named: Arc<Mutex<Option<u16>>>,
-    asked: Arc<AtomicU64>,
-}
-
-impl Sentinel {
-    fn naming(named: Option<u16>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let (named, asked) = (Arc::new(Mutex::new(named)), Arc::new(AtomicU64::new(0)));
-        let (names, counts) = (named.clone(), asked.clone());
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let mut words = BufReader::new(stream.try_clone().unwrap()).lines();
-                if words.any(|word| word.is_ok_and(|word| word == "mymaster")) {
-                    counts.fetch_add(1, Ordering::SeqCst);
-                    let answer = match *names.lock().unwrap() {
-                        Some(port) => format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.to_string().len()),
-                        None => "*-1\r\n".to_owned(),
-                    };
-                    let _ = (&stream).write_all(answer.as_bytes());
-                }
-            }
-        });
-        Sentinel { port, named, asked }
-    }
-
-    fn name(&self, server: &Server) {
-        *self.named.lock().unwrap() = Some(server.port);
-    }
 }
 
 fn client(sentinels: &[&Sentinel]) -> Client {

@@ -140,13 +140,15 @@ struct Inner {
     message: Cow<'static, str>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     nobody_there: bool,
+    not_yet: bool,
 }
 
 impl Error {
     /// An error of `kind` met while doing `operation`. `message` says what happened and what to do about it.
     pub fn new(kind: Kind, operation: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         let message = shortened(message.into());
-        Error(Box::new(Inner { kind, operation, store: None, lock: None, message, source: None, nobody_there: false }))
+        let (store, lock, source, nobody_there, not_yet) = (None, None, None, false, false);
+        Error(Box::new(Inner { kind, operation, store, lock, message, source, nobody_there, not_yet }))
     }
 
     /// An [`Kind::InvalidConfig`] error; nothing was sent.
@@ -244,6 +246,17 @@ pub fn timed_out(waited: Duration, who: Option<&str>, ahead: Option<u32>) -> Err
 pub fn with_nobody_there(mut error: Error) -> Error {
     error.0.nobody_there = true;
     error
+}
+
+/// The same error, saying that the store answers, and that only time has to pass until it grants anything.
+pub(crate) fn with_not_yet(mut error: Error) -> Error {
+    error.0.not_yet = true;
+    error
+}
+
+/// Whether the store answers, and only time has to pass until it grants anything.
+pub(crate) fn is_not_yet(error: &Error) -> bool {
+    error.0.not_yet
 }
 
 /// Whether there is nobody at the address.

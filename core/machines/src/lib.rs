@@ -60,4 +60,5 @@ pub use records::{
     barrier_cell, barrier_machine, by_rank, cell, cell_layout, engine, gate_layout, in_order, latch_cell,
     latch_machine, lock_cell, native_machine, remembered, shared_cell, shared_machine,
 };
+pub use replies::{OTHER_LEASES, YOUNG};
 pub use token::Token;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, with_not_yet};
 use crate::protocol::{Op, Page, Reply, Step, Verdict};
 use crate::time::StoreTime;
 
@@ -86,8 +86,19 @@ pub(crate) fn operation(op: Op) -> &'static str {
     }
 }
 
+/// The code by which a driver refuses what a server may have granted that has not been the one that grants for long
+/// enough; the message says all there is to say.
+pub const YOUNG: &str = "YOUNG";
+/// The same for a server whose other users keep to leases of other lengths.
+pub const OTHER_LEASES: &str = "OTHERLEASES";
+
 /// The error for a store that answered `code` and `message`.
 pub(crate) fn refusal(operation: &'static str, code: &str, message: &str) -> Error {
+    match code {
+        YOUNG => return with_not_yet(Error::new(Kind::Unavailable, operation, message.to_owned())),
+        OTHER_LEASES => return Error::new(Kind::InvalidConfig, operation, message.to_owned()),
+        _ => {}
+    }
     let kind = match code {
         // How Redis 7.0 tells that the user of a script lacks a right; later versions say NOPERM.
         "ERR" if message.starts_with("The user executing the script can't") => Kind::Auth,

@@ -47,7 +47,7 @@ pub struct Copies {
 }
 
 /// Whether `request` may make somebody the holder: it is refused after a time.
-fn may_grant(request: &Request) -> bool {
+pub fn may_grant(request: &Request) -> bool {
     request.args.iter().any(|arg| matches!(arg, Arg::NotAfter))
 }
 

@@ -191,6 +191,7 @@ impl<F: Face> Guard<F> {
         let wanted = AcquireOptions { ttl, ..AcquireOptions::default() };
         wanted.check()?;
         let Holding { engine, entry, hold } = self.holding()?;
+        engine.store.check_lease(ttl)?;
         entry.layout.check(&wanted)?;
         let waiter = Waiter::new();
         let effects = entry.extend(engine, hold, ttl, &waiter);

@@ -181,6 +181,7 @@ impl<F: Face> LockBuilder<F> {
         let build = || {
             let name = name::check(&name)?;
             options.check()?;
+            client.inner.store.check_lease(options.ttl)?;
             let layout =
                 of.layout(stores::layout_of(client.inner.store.layouts(), LayoutChoice::of(&options))?, &options)?;
             layout_choice::check(&*layout, &client.promises(&*layout), &options)?;

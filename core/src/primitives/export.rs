@@ -111,6 +111,7 @@ impl<F: Face> Guard<F> {
     fn start_export(&self, ttl: Duration) -> Result<Exporting> {
         AcquireOptions { ttl, ..AcquireOptions::default() }.check()?;
         let holding = self.holding()?.clone();
+        holding.engine.store.check_lease(ttl)?;
         let (secret, waiter) = (holding.engine.mint()?, Arc::default());
         let effects = holding.entry.export(&holding.engine, &holding.hold, secret, ttl, &waiter);
         Ok(Exporting { holding, waiter, effects: Some(effects) })

@@ -7,11 +7,12 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
+use std::time::Duration;
 
 use lockwright_machines::quorum::Marker;
 use tokio::sync::Notify;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::lease::Sighting;
 use crate::platform::{clock, runtime};
@@ -194,6 +195,15 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// By which it says how long it has had what it keeps, where it may be a node of a quorum.
     fn marker(&self) -> Option<Marker> {
         None
+    }
+
+    /// Fails where a lease of `ttl` is longer than this store can have one.
+    ///
+    /// # Errors
+    /// `invalid_config`, saying why.
+    fn check_lease(&self, ttl: Duration) -> Result<()> {
+        let _ = ttl;
+        Ok(())
     }
 
     /// Somebody insists on tokens that rise over all holders, which costs a quorum another round; to be called before

@@ -2,6 +2,7 @@
 
 #![allow(unreachable_pub, dead_code, reason = "each test uses its part")]
 
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -217,5 +218,39 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A sentinel that names whom it is told to, and how often it was asked.
+pub struct Sentinel {
+    pub port: u16,
+    named: Arc<Mutex<Option<u16>>>,
+    pub asked: Arc<AtomicU64>,
+}
+
+impl Sentinel {
+    pub fn naming(named: Option<u16>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (named, asked) = (Arc::new(Mutex::new(named)), Arc::new(AtomicU64::new(0)));
+        let (names, counts) = (named.clone(), asked.clone());
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let mut words = BufReader::new(stream.try_clone().unwrap()).lines();
+                if words.any(|word| word.is_ok_and(|word| word == "mymaster")) {
+                    counts.fetch_add(1, Ordering::SeqCst);
+                    let answer = match *names.lock().unwrap() {
+                        Some(port) => format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.to_string().len()),
+                        None => "*-1\r\n".to_owned(),
+                    };
+                    let _ = (&stream).write_all(answer.as_bytes());
+                }
+            }
+        });
+        Sentinel { port, named, asked }
+    }
+
+    pub fn name(&self, server: &Server) {
+        *self.named.lock().unwrap() = Some(server.port);
     }
 }

@@ -26,7 +26,7 @@ pub struct Marker {
 
 /// What a node's marker says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Age {
+pub enum Age {
     /// It counts.
     Known,
     /// It counts in a while.
@@ -44,7 +44,7 @@ impl Marker {
 
 impl Age {
     /// What the answer to a look says; none where it makes no sense.
-    pub(super) fn read(reply: &Reply) -> Option<Self> {
+    pub fn read(reply: &Reply) -> Option<Self> {
         let span = |micros: &i64| Some(Duration::from_micros(u64::try_from(*micros).ok()?));
         Some(match reply {
             Reply::Text(_) => Age::Known,

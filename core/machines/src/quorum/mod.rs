@@ -34,7 +34,7 @@ mod nodes;
 pub use inquiries::everywhere;
 pub use layout::{Leases, Member, QuorumLayout};
 pub use machine::QuorumMachine;
-pub use marker::Marker;
+pub use marker::{Age, Marker};
 pub use nodes::MOST;
 
 /// How many of so many nodes decide.

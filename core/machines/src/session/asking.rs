@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::state::{Asked, GivingBack, Lease, Renewal};
 use super::{Action, DRIFT_DIVISOR, Inbox, LONGEST_PATIENCE, Phase, Service, Session, margin};
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, is_not_yet};
 use crate::lease::ReleaseOutcome;
 use crate::options::Retry;
 use crate::protocol::{Grant, Input, Intent, Op, Push, StoreEvent, Term, Terms, Verdict, Wait};
@@ -117,7 +117,11 @@ impl Session {
             self.asked.silent_since = None;
             self.asked.trouble = None;
         }
-        self.asked.not_yet = matches!(verdict, Verdict::NotYet(_));
+        self.asked.not_yet = match &verdict {
+            Verdict::NotYet(_) => true,
+            Verdict::Failed(error) => is_not_yet(error),
+            _ => false,
+        };
         match verdict {
             Verdict::Granted(Grant { term: Term::Pushed(at), .. }) if !self.is_plausible(now, at) => self.ask(now),
             Verdict::Granted(grant) => self.granted(now, sent, grant),
@@ -136,7 +140,9 @@ impl Session {
                 self.ask(now);
             }
             // Whoever only tries is told why at once.
-            Verdict::NotYet(error) | Verdict::Failed(error) if error.kind() == Kind::Quorum && !self.waits => {
+            Verdict::NotYet(error) | Verdict::Failed(error)
+                if !self.waits && (error.kind() == Kind::Quorum || is_not_yet(&error)) =>
+            {
                 self.asked.touched = true;
                 self.fail(now, error);
             }

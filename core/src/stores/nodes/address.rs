@@ -68,7 +68,8 @@ fn check(max_ttl: Duration, node_timeout: Duration) -> Result<()> {
 fn member(store: Arc<dyn Store>) -> Result<Arc<Member>> {
     let Some(marker) = store.marker() else {
         let message = format!(
-            "{} cannot be a node of a quorum: it does not say for how long it has had what it keeps; Redis and SQLite do",
+            "{} cannot be a node of a quorum: it does not say for how long it has had what it keeps; Redis and SQLite do \
+             (without failover_delay, in whose place is max_ttl)",
             store.address()
         );
         return Err(Error::unsupported("connect", message));

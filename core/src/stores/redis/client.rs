@@ -12,7 +12,8 @@ use redis::Value;
 use tokio::time::timeout;
 
 use super::config::Config;
-use super::exchange::{Exchange, Manner};
+use super::exchange::{Exchange, Manner, may_grant};
+use super::failover;
 use super::greeting::{self, Welcome};
 use super::inbox::Listening;
 use super::layouts::{self, examination, survey};
@@ -62,6 +63,8 @@ pub(crate) struct Redis {
     pub(super) closing: Closing,
     /// What cleans up yet dials for itself, and leaves nothing open.
     closed: AtomicBool,
+    /// The key of the marker by which it says since when it has been the master; none while that is not known.
+    mark: Mutex<Option<Arc<str>>>,
     pub(super) topics: Arc<Topics>,
     /// Somebody keeps the topics subscribed.
     pub(super) listening: AtomicBool,
@@ -152,6 +155,7 @@ impl Redis {
             met: Mutex::default(),
             closing: Closing::default(),
             closed: AtomicBool::new(false),
+            mark: Mutex::new(config.seeds.is_empty().then(|| failover::key(&config.prefix).into())),
             topics: Arc::default(),
             listening: AtomicBool::new(false),
             config: Arc::new(config),
@@ -317,7 +321,45 @@ impl Redis {
 
     /// What [`Store::call`] does, where the server may have to be told that it will have the slot.
     pub(super) fn call_as(&self, requests: &[Request], limit: Time, asking: bool) -> Answered {
-        self.arrive(self.send_somewhere(requests, limit, asking), None)
+        match self.with_look(requests) {
+            Ok(Some(all)) => self.judged(requests, self.arrive(self.send_somewhere(&all, limit, asking), None)),
+            Ok(None) => self.arrive(self.send_somewhere(requests, limit, asking), None),
+            Err(error) => self.answered(clock::now(), Err(Failed::Unsent(error))),
+        }
+    }
+
+    /// `requests`, with a look behind them whether the server has been the master for long enough, where that matters.
+    ///
+    /// # Errors
+    /// `unavailable` while it is not known where its marker is.
+    fn with_look(&self, requests: &[Request]) -> Result<Option<Requests>> {
+        let Some(delay) = self.config.delay.filter(|_| requests.iter().any(may_grant)) else { return Ok(None) };
+        let key = locked(&self.mark).clone().ok_or_else(|| {
+            let message = "it is not known yet which slots of the cluster this node has; it is asked again";
+            Error::new(Kind::Unavailable, "connect", message)
+        })?;
+        Ok(Some(delay.with_look(requests, &key)))
+    }
+
+    /// The answer to `requests` that were sent with such a look.
+    fn judged(&self, requests: &[Request], mut answered: Answered) -> Answered {
+        if let (Some(delay), Outcome::Replies(replies)) = (self.config.delay, &mut answered.outcome) {
+            if matches!(replies.last(), Some(Reply::Error { code, .. }) if matches!(&**code, "MOVED" | "ASK")) {
+                *locked(&self.mark) = None;
+            }
+            *replies = delay.judge(requests, std::mem::take(replies));
+        }
+        answered
+    }
+
+    /// Its marker lies under `key` from now on.
+    pub(super) fn is_marked(&self, key: Arc<str>) {
+        *locked(&self.mark) = Some(key);
+    }
+
+    /// Whether the slot that its marker was in is somebody else's, or none is known.
+    pub(super) fn has_lost_its_mark(&self) -> bool {
+        self.config.delay.is_some() && locked(&self.mark).is_none()
     }
 
     /// The answer to what was sent; by `deadline`, where that is not over yet.
@@ -426,6 +468,14 @@ impl Redis {
 
     /// What `requests` are answered, asked in the present runtime.
     pub(super) async fn ask(&self, requests: &[Request], limit: Time, asking: bool) -> Answered {
+        match self.with_look(requests) {
+            Ok(Some(all)) => self.judged(requests, self.ask_all(&all, limit, asking).await),
+            Ok(None) => self.ask_all(requests, limit, asking).await,
+            Err(error) => self.answered(clock::now(), Err(Failed::Unsent(error))),
+        }
+    }
+
+    async fn ask_all(&self, requests: &[Request], limit: Time, asking: bool) -> Answered {
         let began = clock::now();
         let line = match self.line(limit).await {
             Ok(line) => line,
@@ -521,13 +571,18 @@ impl Store for Redis {
     }
 
     fn begin<'a>(&'a self, requests: &'a Requests, limit: Time) -> Begun<'a> {
+        // Only nodes of a quorum are asked so, and they have no failover_delay.
         let departure = self.send_somewhere(requests, limit, false);
         let deadline = departure.at.after(self.config.response_timeout).min(limit);
         Box::new(move || self.arrive(departure, Some(deadline)))
     }
 
+    fn check_lease(&self, ttl: Duration) -> Result<()> {
+        self.config.delay.map_or(Ok(()), |delay| delay.check(ttl))
+    }
+
     fn marker(&self) -> Option<Marker> {
-        Some(layouts::marker::marker(&self.config.prefix))
+        self.config.delay.is_none().then(|| layouts::marker::marker(&self.config.prefix))
     }
 
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {

@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::client::Redis;
 use super::config::{Config, Endpoint};
 use super::ears::Ears;
+use super::failover;
 use super::greeting::Greeting;
 use super::redirects::{Open, Part};
 use super::slots::{self, SLOTS};
@@ -167,8 +168,14 @@ impl Cluster {
         for (first, last, node) in ranges {
             (*first..=*last).for_each(|slot| new.set(slot, node));
         }
-        for node in new.masters.clone() {
+        for (number, node) in new.masters.clone().into_iter().enumerate() {
             let server = self.node(&node)?;
+            if self.config.delay.is_some() {
+                // All clients agree on which of its slots the marker is in.
+                let first = new.owners.iter().position(|owner| *owner == u16::try_from(number).ok());
+                let slot = first.and_then(|slot| u16::try_from(slot).ok()).unwrap_or_default();
+                server.is_marked(failover::key_in(slot, &self.config.prefix).into());
+            }
             new.nodes.insert(node, server);
         }
         let old = std::mem::replace(&mut *locked(&self.map), new);
@@ -253,7 +260,9 @@ impl Cluster {
         loop {
             let parts = self.parts(&mut open, requests);
             for (part, answered) in self.round(parts, limit).await {
+                let is_to_be_found = self.node(&part.node).is_ok_and(|node| node.has_lost_its_mark());
                 open.take(part, answered);
+                open.in_trouble |= is_to_be_found;
             }
             self.heed(&mut open);
             if open.is_over() {
@@ -337,7 +346,8 @@ impl Store for Cluster {
     fn call(&self, requests: &Requests, limit: Time) -> Answered {
         if let Some(node) = self.only_owner(requests).filter(|_| requests[0].call.name != "list") {
             let answered = node.call_as(requests, limit, false);
-            if matches!(answered.outcome, Outcome::Replies(_)) && !is_elsewhere(&answered) {
+            if matches!(answered.outcome, Outcome::Replies(_)) && !is_elsewhere(&answered) && !node.has_lost_its_mark()
+            {
                 return answered;
             }
             // What was redirected was not done, and what has no answer is not sent again.
@@ -349,6 +359,10 @@ impl Store for Cluster {
             }
         }
         runtime::block_on(self.ask(requests, limit)).unwrap_or_else(not_sent)
+    }
+
+    fn check_lease(&self, ttl: Duration) -> Result<()> {
+        self.config.delay.map_or(Ok(()), |delay| delay.check(ttl))
     }
 
     fn void_after(&self, given_up: Time, _: Time) -> Time {

@@ -8,6 +8,7 @@ pub(super) use lockwright_resp::place::Endpoint;
 use lockwright_resp::place::{PORT, Place, database};
 use url::Url;
 
+use super::failover::Delay;
 use super::greeting::Greeting;
 use super::replicas::Replicas;
 use crate::error::Result;
@@ -40,6 +41,8 @@ pub(super) struct Config {
     pub(super) seeds: Vec<Endpoint>,
     /// Who must have heard of a grant.
     pub(super) replicas: Option<Replicas>,
+    /// How long a new master grants nothing.
+    pub(super) delay: Option<Delay>,
 }
 
 /// Who says where the master is.
@@ -57,13 +60,13 @@ impl Config {
     /// # Errors
     /// `invalid_config` for a database that is no number, an option that does not fit, or a file that cannot be read.
     pub(super) fn read(uri: &mut Uri) -> Result<Self> {
-        let replicas = Replicas::read(uri)?;
+        let (replicas, delay) = (Replicas::read(uri)?, Delay::read(uri)?);
         let config = match uri.scheme().split_once('+') {
             Some((_, "sentinel")) => Self::read_sentinels(uri),
             Some((_, "cluster")) => Self::read_cluster(uri),
             _ => Self::read_server(uri),
         }?;
-        Ok(Config { replicas, ..config })
+        Ok(Config { replicas, delay, ..config })
     }
 
     fn read_server(uri: &mut Uri) -> Result<Self> {
@@ -135,6 +138,7 @@ impl Config {
             is_named: false,
             seeds: Vec::new(),
             replicas: None,
+            delay: None,
         })
     }
 

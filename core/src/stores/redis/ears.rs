@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, Weak};
 use super::client::Redis;
 use super::cluster::Cluster;
 use super::config::Endpoint;
+use super::failover::as_hint;
 use crate::platform::mutex::locked;
 use crate::platform::runtime;
 use crate::protocol::{InboxId, StoreEvent};
@@ -89,12 +90,6 @@ impl Ears {
     }
 }
 
-/// A grant is asked for once more: what a master says that was stopped, and does not know yet that another one took
-/// over, is passed on by the nodes like anything else.
-fn as_hint(event: &StoreEvent) -> &StoreEvent {
-    if matches!(event, StoreEvent::Granted { .. }) { &StoreEvent::Dropped } else { event }
-}
-
 impl Sink for Heard {
     fn inbox(&self, state: Inbox) {
         if let Some(ears) = self.cluster.upgrade().and_then(|cluster| cluster.ears()) {
@@ -107,6 +102,8 @@ impl Sink for Heard {
         if cluster.has(&self.node, key)
             && let Some(sink) = cluster.ears().and_then(|ears| ears.sink())
         {
+            // What a master says that was stopped, and does not know yet that another one took over, is passed on by
+            // the nodes like anything else.
             sink.pushed(key, as_hint(event));
         }
     }

@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::client::Redis;
+use super::failover::as_hint;
 use super::layouts::native_scripts::parse_push;
 use super::parse;
 use super::tasks;
@@ -267,7 +268,7 @@ impl Listener<'_> {
                 Some(Some(key)) => sink.pushed(&key, &StoreEvent::Changed { path: channel }),
                 Some(None) => {
                     if let Some((key, event)) = text(parts.get(2)).as_deref().and_then(parse_push) {
-                        sink.pushed(&key, &event);
+                        sink.pushed(&key, if self.store.config.delay.is_some() { as_hint(&event) } else { &event });
                     }
                 }
                 None => {}

@@ -4,6 +4,7 @@ mod client;
 mod cluster;
 mod config;
 mod ears;
+mod failover;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod inbox;
