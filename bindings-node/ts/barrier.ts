@@ -1,9 +1,9 @@
-import { type AcquireOptions, within } from './lock'
+import { type AcquireOptions, within } from './asking'
 import type { NativeHandle } from './native'
 import type { Duration } from './options'
 import { OURS, only } from './ours'
 import { ask, wait } from './reactor'
-import { printable } from './records'
+import { printable } from './printable'
 
 /** What a barrier is like. */
 export interface BarrierOptions {

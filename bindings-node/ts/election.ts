@@ -4,7 +4,7 @@ import type { Guard } from './guard'
 import type { AcquireOptions, Lock, LockOptions } from './lock'
 import { type Duration, OBSERVE, options as checkedOptions, RUN, token } from './options'
 import { OURS, only } from './ours'
-import { printable } from './records'
+import { printable } from './printable'
 import { pause } from './time'
 import { block } from './waits'
 

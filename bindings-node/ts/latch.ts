@@ -1,4 +1,4 @@
-import { type AcquireOptions, within } from './lock'
+import { type AcquireOptions, within } from './asking'
 import type { NativeHandle } from './native'
 import { count, type Duration } from './options'
 import { OURS, only } from './ours'

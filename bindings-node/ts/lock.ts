@@ -1,53 +1,16 @@
+import { type AcquireOptions, within } from './asking'
 import { checked, type Failure, isFailure, mistake } from './errors'
 import { Guard, type Source } from './guard'
 import type { Answer, Grant, NativeHandle } from './native'
-import { ACQUIRE, type Duration, options as checkedOptions, text, token } from './options'
+import { text, token } from './options'
 import { OURS, only } from './ours'
 import { Owner } from './owner'
-import { ask, attempt, outcome, reactor, type Within } from './reactor'
-import { type Guarantees, type Inspection, printable } from './records'
+import { printable } from './printable'
+import { ask, attempt, outcome, reactor } from './reactor'
+import type { Guarantees, Inspection } from './records'
 import { block, explained, granted, mayBeEndless, newNumber } from './waits'
 
-/** What a lock is like. What is not given is as the address says, else as it says here. */
-export interface LockOptions {
-  /** How long it stays ours without a renewal, 20 ms to 24 h; 30 s. A crash frees it after at most this. */
-  readonly ttl?: Duration | undefined
-  /** How long to wait for others; `Infinity`. 0 only tries. */
-  readonly timeout?: Duration | undefined
-  /** Whether it is renewed every ttl/3 while it is held; true. */
-  readonly renew?: boolean | undefined
-  /** How long after the grant renewal ends; never. */
-  readonly maxHold?: Duration | undefined
-  /**
-   * However early it is released, it stays taken until so long after the grant, at most 24 h; not at all. For what is to be done once
-   * in a while, by whoever comes first: who comes a little later, by a clock that is a little late, finds it taken.
-   */
-  readonly atLeastFor?: Duration | undefined
-  /** First come, first served over all tasks of all processes; false. */
-  readonly fair?: boolean | undefined
-  /**
-   * With `fair`: how urgent it is, from 0 to 9; 0. Higher ranks go first, and within a rank whoever came first; every 10 s of waiting
-   * count as one rank, so that nobody waits for ever.
-   */
-  readonly rank?: number | undefined
-  /** Whether its {@link Owner} may acquire it again; false. */
-  readonly reentrant?: boolean | undefined
-  /** How it lies in the store, such as `string`. */
-  readonly layout?: string | undefined
-  /** Whose locks of that layout it joins, such as `node-redlock`. */
-  readonly format?: string | undefined
-  /** The first and the longest pause between two tries of a waiter that nobody tells of its turn; 2 ms and 64 ms. */
-  readonly retry?: { readonly min?: Duration | undefined; readonly max?: Duration | undefined } | undefined
-  /** A text of at most 128 bytes that `inspect` shows. */
-  readonly label?: string | undefined
-}
-
-export interface AcquireOptions {
-  /** How long to wait for others; as the lock says. */
-  readonly timeout?: Duration | undefined
-  /** Gives up waiting. */
-  readonly signal?: AbortSignal | undefined
-}
+export type { AcquireOptions, LockOptions } from './asking'
 
 /** A named lock, to be acquired as often as wanted. */
 export class Lock {
@@ -169,16 +132,4 @@ export class Lock {
   [Symbol.for('nodejs.util.inspect.custom')](): string {
     return `<Lock ${JSON.stringify(this.name)} on ${this.#origin.store}>`
   }
-}
-
-const NOTHING: Within = {}
-
-/** @internal How an acquisition waits. */
-export function within(options: AcquireOptions | undefined): Within {
-  if (options === undefined) return NOTHING
-  const known = checkedOptions<Within>('acquire', options, ACQUIRE)
-  if (known.signal !== undefined && !(known.signal instanceof AbortSignal)) {
-    throw mistake('invalid_config', 'acquire', 'signal must be an AbortSignal')
-  }
-  return known
 }

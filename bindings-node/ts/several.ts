@@ -1,6 +1,7 @@
 import { checked, firstOf, isFailure, LockError } from './errors'
 import { Guard } from './guard'
-import { Lock, type AcquireOptions, within } from './lock'
+import { Lock } from './lock'
+import { type AcquireOptions, within } from './asking'
 import type { Answer, Grant, NativeHandle } from './native'
 import { type Duration, text } from './options'
 import { OURS, only } from './ours'

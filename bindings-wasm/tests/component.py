@@ -68,6 +68,29 @@ class Instance:
     def lock(self, name: str, **options: Any) -> Lock:
         return Lock(self, self.call("[method]client.lock", self.client, name, self.options(**options)))
 
+    def rwlock(self, name: str, **options: Any) -> RwLock:
+        return RwLock(self, self.call("[method]client.rwlock", self.client, name, self.options(**options)))
+
+    def semaphore(self, name: str, permits: int, take: int | None = None, **options: Any) -> Semaphore:
+        given = Record()
+        given.take, given.lock = take, self.options(**options)
+        return Semaphore(self, self.call("[method]client.semaphore", self.client, name, permits, given))
+
+    def latch(self, name: str, count: int, idle: int | None = None) -> Latch:
+        return Latch(self, self.call("[method]client.latch", self.client, name, count, idle))
+
+    def barrier(self, name: str, parties: int, ttl: int | None = None) -> Barrier:
+        return Barrier(self, self.call("[method]client.barrier", self.client, name, parties, ttl))
+
+    def election(self, name: str, **options: Any) -> Election:
+        return Election(self, self.call("[method]client.election", self.client, name, self.options(**options)))
+
+    def multi_lock(self, names: list[str], **options: Any) -> MultiLock:
+        return MultiLock(self, self.call("[method]client.multi-lock", self.client, names, self.options(**options)))
+
+    def once(self, name: str, waits: bool = False, **options: Any) -> Once:
+        return Once(self, self.call("[method]client.once", self.client, name, waits, self.options(**options)))
+
     def resume(self, secret: str, **options: Any) -> Guard:
         return Guard(self, self.call("[method]client.resume", self.client, secret, self.options(**options)))
 
@@ -84,6 +107,123 @@ class Lock:
 
     def try_acquire(self) -> Guard | None:
         guard = self.instance.call("[method]lock.try-acquire", self.resource)
+        return guard and Guard(self.instance, guard)
+
+
+class Resource:
+    """One of the component's own; `ask` calls a method of it."""
+
+    kind = ""
+
+    def __init__(self, instance: Instance, resource: Any) -> None:
+        self.instance, self.resource = instance, resource
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        return self.instance.call(f"[method]{self.kind}.{method}", self.resource, *arguments)
+
+
+class RwLock(Resource):
+    kind = "rwlock"
+
+    def read(self) -> Lock:
+        return Lock(self.instance, self.ask("read"))
+
+    def write(self) -> Lock:
+        return Lock(self.instance, self.ask("write"))
+
+
+class Semaphore(Resource):
+    kind = "semaphore"
+
+    def permits(self) -> Lock:
+        return Lock(self.instance, self.ask("permits"))
+
+    def resize(self, permits: int) -> None:
+        self.ask("resize", permits)
+
+
+class Latch(Resource):
+    kind = "latch"
+
+    def wait(self, timeout: int | None = None) -> bool:
+        return self.ask("wait", timeout)
+
+    def count_down(self) -> int:
+        return self.ask("count-down")
+
+    def count(self) -> int:
+        return self.ask("count")
+
+    def try_set_count(self, count: int) -> bool:
+        return self.ask("try-set-count", count)
+
+
+class Barrier(Resource):
+    kind = "barrier"
+
+    def wait(self, timeout: int | None = None) -> Any:
+        return self.ask("wait", timeout)
+
+    def waiting(self) -> int:
+        return self.ask("waiting")
+
+
+class Election(Resource):
+    kind = "election"
+
+    def campaign(self, proclaims: str, timeout: int | None = None) -> Guard:
+        return Guard(self.instance, self.ask("campaign", proclaims, timeout))
+
+    def leader(self) -> Any:
+        return self.ask("leader")
+
+    def changed(self, known: int | None, every: int | None = None) -> Any:
+        return self.ask("changed", known, every)
+
+
+class MultiLock(Resource):
+    kind = "multi-lock"
+
+    def names(self) -> list[str]:
+        return self.ask("names")
+
+    def acquire(self, timeout: int | None = None) -> MultiGuard:
+        return MultiGuard(self.instance, self.ask("acquire", timeout))
+
+    def try_acquire(self) -> MultiGuard | None:
+        guard = self.ask("try-acquire")
+        return guard and MultiGuard(self.instance, guard)
+
+
+class MultiGuard(Resource):
+    kind = "multi-guard"
+
+    @property
+    def tokens(self) -> dict[str, int]:
+        return dict(self.ask("tokens"))
+
+    @property
+    def remaining(self) -> int:
+        return self.ask("remaining")
+
+    @property
+    def lost(self) -> str | None:
+        lost = self.ask("lost")
+        return lost and lost[1]
+
+    def renew(self, ttl: int | None = None) -> None:
+        self.ask("renew", ttl)
+
+    def release(self) -> str:
+        outcome = self.ask("release")
+        return getattr(outcome, "tag", outcome)
+
+
+class Once(Resource):
+    kind = "once"
+
+    def claim(self, found: str, timeout: int | None = None) -> Guard | None:
+        guard = self.ask("claim", found, timeout)
         return guard and Guard(self.instance, guard)
 
 
@@ -109,6 +249,12 @@ class Guard:
     def release(self) -> str:
         outcome = self.instance.call("[method]guard.release", self.resource)
         return getattr(outcome, "tag", outcome)
+
+    def downgrade(self) -> None:
+        self.instance.call("[method]guard.downgrade", self.resource)
+
+    def try_upgrade(self) -> bool:
+        return self.instance.call("[method]guard.try-upgrade", self.resource)
 
     def export(self, ttl: int) -> str:
         return self.instance.call("[method]guard.export", self.resource, ttl)

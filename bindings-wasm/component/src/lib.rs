@@ -6,6 +6,7 @@
 
 mod convert;
 mod host;
+mod primitives;
 
 #[allow(missing_debug_implementations, unreachable_pub, rust_2018_idioms, reason = "generated")]
 mod bindings {
@@ -17,6 +18,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lockwright_machines::error as core;
+use lockwright_machines::gate::MAX_IDLE;
+use lockwright_machines::layout_choice::Of;
+use lockwright_machines::options::DEFAULT_TTL;
+use lockwright_machines::share::Share;
 use lockwright_machines::time::Time;
 use lockwright_wasm_engine::{Asked, Config, Engine, Outcome, Ticket};
 
@@ -33,6 +38,14 @@ impl api::Guest for Component {
     type Client = Client;
     type Lock = Lock;
     type Guard = Guard;
+    type Rwlock = primitives::RwLock;
+    type Semaphore = primitives::Semaphore;
+    type Latch = primitives::Latch;
+    type Barrier = primitives::Barrier;
+    type Election = primitives::Election;
+    type MultiLock = primitives::MultiLock;
+    type MultiGuard = primitives::MultiGuard;
+    type Once = primitives::Once;
 }
 
 bindings::export!(Component with_types_in bindings);
@@ -93,10 +106,55 @@ impl api::GuestClient for Client {
     }
 
     fn lock(&self, name: String, given: api::LockOptions) -> Result<api::Lock, api::Error> {
+        self.lock_of(Of::Lock, &name, given).map(api::Lock::new)
+    }
+
+    fn rwlock(&self, name: String, given: api::LockOptions) -> Result<api::Rwlock, api::Error> {
+        let read = self.lock_of(Of::Read, &name, given.clone())?;
+        let write = self.lock_of(Of::Write, &name, given)?;
+        Ok(api::Rwlock::new(primitives::RwLock { read, write }))
+    }
+
+    fn semaphore(
+        &self,
+        name: String,
+        permits: u32,
+        given: api::SemaphoreOptions,
+    ) -> Result<api::Semaphore, api::Error> {
+        let take = given.take.unwrap_or(1);
+        let lock = self.lock_of(Of::Permits { take, permits }, &name, given.lock)?;
+        Ok(api::Semaphore::new(primitives::Semaphore(lock)))
+    }
+
+    fn latch(&self, name: String, count: u32, idle: Option<api::Milliseconds>) -> Result<api::Latch, api::Error> {
+        let idle = idle.map_or(MAX_IDLE, Duration::from_millis);
+        let latch = self.0.borrow().engine.latch(&name, count, idle).map_err(refused)?;
+        Ok(api::Latch::new(primitives::Latch { client: self.0.clone(), latch }))
+    }
+
+    fn barrier(&self, name: String, parties: u32, ttl: Option<api::Milliseconds>) -> Result<api::Barrier, api::Error> {
+        let ttl = ttl.map_or(DEFAULT_TTL, Duration::from_millis);
+        let barrier = self.0.borrow().engine.barrier(&name, parties, ttl).map_err(refused)?;
+        Ok(api::Barrier::new(primitives::Barrier { client: self.0.clone(), barrier }))
+    }
+
+    fn election(&self, name: String, given: api::LockOptions) -> Result<api::Election, api::Error> {
+        // What is wrong with them shows now.
+        let seat = self.lock_of(Of::Lock, &name, given.clone())?;
+        Ok(api::Election::new(primitives::Election { seat, options: given }))
+    }
+
+    fn multi_lock(&self, names: Vec<String>, given: api::LockOptions) -> Result<api::MultiLock, api::Error> {
         let running = self.0.borrow();
         let options = options(running.engine.lock_options(), given);
-        let (ttl, lock) = (options.ttl, running.engine.lock(&name, options).map_err(refused)?);
-        Ok(api::Lock::new(Lock { client: self.0.clone(), lock, ttl }))
+        let names = names.iter().map(String::as_str);
+        let locks = running.engine.multi_lock(names, &options).map_err(refused)?;
+        Ok(api::MultiLock::new(primitives::MultiLock { client: self.0.clone(), locks, ttl: options.ttl }))
+    }
+
+    fn once(&self, name: String, waits: bool, given: api::LockOptions) -> Result<api::Once, api::Error> {
+        let lock = self.lock_of(Of::Lock, &name, given)?;
+        Ok(api::Once::new(primitives::Once { lock, waits }))
     }
 
     fn resume(&self, secret: String, given: api::LockOptions) -> Result<api::Guard, api::Error> {
@@ -121,10 +179,19 @@ impl api::GuestClient for Client {
     }
 }
 
+impl Client {
+    fn lock_of(&self, of: Of, name: &str, given: api::LockOptions) -> Result<Lock, api::Error> {
+        let running = self.0.borrow();
+        let options = options(running.engine.lock_options(), given);
+        let lock = running.engine.lock_of(of, name, options).map_err(refused)?;
+        Ok(Lock { client: self.0.clone(), lock })
+    }
+}
+
+#[derive(Clone)]
 pub struct Lock {
     client: Shared,
     lock: lockwright_wasm_engine::Lock,
-    ttl: Duration,
 }
 
 impl Lock {
@@ -134,6 +201,27 @@ impl Lock {
         let asked = running.engine.acquire(now, &self.lock, timeout)?;
         running.until_firm(asked)
     }
+
+    fn acquired(&self, timeout: Option<api::Milliseconds>) -> Result<api::Guard, api::Error> {
+        let timeout = timeout.map(Duration::from_millis).or(self.lock.timeout());
+        match self.ask(timeout).map_err(refused)? {
+            Outcome::Granted(guard) => Ok(Guard::of(&self.client, guard, self.lock.ttl())),
+            Outcome::Taken => Err(taken(&self.client.borrow(), self.lock.name())),
+        }
+    }
+
+    fn tried(&self) -> Result<Option<api::Guard>, api::Error> {
+        Ok(match self.ask(Some(Duration::ZERO)).map_err(refused)? {
+            Outcome::Granted(guard) => Some(Guard::of(&self.client, guard, self.lock.ttl())),
+            Outcome::Taken => None,
+        })
+    }
+}
+
+/// The error for whoever would not wait for what somebody else has.
+fn taken(running: &Running, name: &str) -> api::Error {
+    let error = core::Error::timeout(Duration::ZERO).on_lock(name);
+    refused(error.on_store(running.engine.config().address.clone()))
 }
 
 impl api::GuestLock for Lock {
@@ -142,21 +230,11 @@ impl api::GuestLock for Lock {
     }
 
     fn acquire(&self, timeout: Option<api::Milliseconds>) -> Result<api::Guard, api::Error> {
-        let timeout = timeout.map(Duration::from_millis).or(self.lock.timeout());
-        match self.ask(timeout).map_err(refused)? {
-            Outcome::Granted(guard) => Ok(Guard::of(&self.client, guard, self.ttl)),
-            Outcome::Taken => {
-                let error = core::Error::timeout(Duration::ZERO).on_lock(self.lock.name());
-                Err(refused(error.on_store(self.client.borrow().engine.config().address.clone())))
-            }
-        }
+        self.acquired(timeout)
     }
 
     fn try_acquire(&self) -> Result<Option<api::Guard>, api::Error> {
-        Ok(match self.ask(Some(Duration::ZERO)).map_err(refused)? {
-            Outcome::Granted(guard) => Some(Guard::of(&self.client, guard, self.ttl)),
-            Outcome::Taken => None,
-        })
+        self.tried()
     }
 }
 
@@ -169,6 +247,14 @@ pub struct Guard {
 impl Guard {
     fn of(client: &Shared, guard: lockwright_wasm_engine::Guard, ttl: Duration) -> api::Guard {
         api::Guard::new(Guard { client: client.clone(), guard: RefCell::new(guard), ttl })
+    }
+
+    fn change(&self, to: Share) -> Result<bool, api::Error> {
+        self.with(|running, now, guard| {
+            let ticket = running.engine.change(now, guard, to).map_err(refused)?;
+            let now = running.until_settled(ticket);
+            running.engine.changed(now, guard, ticket).map_err(refused)
+        })
     }
 
     /// What `look` sees of the guard, after what came was heard.
@@ -212,6 +298,17 @@ impl api::GuestGuard for Guard {
             running.until_settled(ticket);
             Ok(outcome(running.engine.released(ticket)))
         })
+    }
+
+    fn downgrade(&self) -> Result<(), api::Error> {
+        match self.change(Share::READ)? {
+            true => Ok(()),
+            false => Err(refused(core::not_downgraded())),
+        }
+    }
+
+    fn try_upgrade(&self) -> Result<bool, api::Error> {
+        self.change(Share::WRITE)
     }
 
     fn export(&self, ttl: api::Milliseconds) -> Result<String, api::Error> {

@@ -20,9 +20,11 @@ use lockwright_machines::time::Time;
 use crate::config::Config;
 use crate::hold::Hold;
 use crate::inbox::{Heard, Inbox};
+use crate::inquiries::Inquiries;
 use crate::line::{Action, Which};
 use crate::places::Places;
 use crate::requests::{Answered, Done, Job, Requests};
+use crate::several::Acquiring;
 
 /// How many a script finds to listen on a channel.
 static LISTENERS: Call =
@@ -148,7 +150,9 @@ pub struct Engine {
     config: Config,
     layouts: Vec<Arc<dyn Layout>>,
     common: Common,
-    requests: Requests,
+    pub(crate) requests: Requests,
+    pub(crate) inquiries: Inquiries,
+    pub(crate) several: HashMap<Ticket, Acquiring>,
     entries: HashMap<u64, Entry>,
     next_lock: u64,
     next_task: u64,
@@ -184,6 +188,8 @@ impl Engine {
                 next_slot: 0,
             },
             requests: Requests::new(),
+            inquiries: Inquiries::default(),
+            several: HashMap::new(),
             entries: HashMap::new(),
             next_lock: 0,
             next_task: 0,
@@ -242,9 +248,9 @@ impl Engine {
     }
 
     /// The lock of this spot, and what keeps it while somebody may have to do with it; of what several may hold each
-    /// acquisition has its own.
+    /// acquisition has its own, and so it has of a gate, which nobody holds.
     pub(crate) fn entry(&mut self, spot: &Rc<Spot>) -> (u64, Rc<()>) {
-        let way = |layout: &dyn Layout| (layout.name(), layout.format(), layout.share());
+        let way = |layout: &dyn Layout| (layout.name(), layout.format(), layout.share(), layout.has_many_holders());
         let is_it = |entry: &Entry| entry.spot.key == spot.key && way(&*entry.spot.layout) == way(&*spot.layout);
         if !spot.layout.has_many_holders()
             && let Some((lock, entry)) = self.entries.iter().find(|(_, entry)| is_it(entry))
@@ -336,6 +342,13 @@ impl Engine {
     /// Whether the result for `ticket` is there.
     pub fn is_settled(&self, ticket: Ticket) -> bool {
         self.results.contains_key(&ticket)
+            || self.inquiries.is_settled(ticket)
+            || self.several.get(&ticket).is_some_and(Acquiring::is_settled)
+    }
+
+    /// Nobody wants to know what was asked any more.
+    pub fn forget_question(&mut self, ticket: Ticket) {
+        self.inquiries.forget(ticket);
     }
 
     /// Nobody wants the result for `ticket` any more, of `task` where it is an acquisition.
@@ -407,6 +420,7 @@ impl Engine {
         for lock in locks {
             self.tell(now, lock, Event::Tick);
         }
+        self.look_at_inquiries(now);
         self.requests.look(&self.config, now, &mut self.actions);
         self.go_on(now);
     }
@@ -414,7 +428,8 @@ impl Engine {
     /// When to [look](Self::look) again at the latest.
     pub fn next_look(&self) -> Option<Time> {
         let entries = self.entries.values().filter_map(|entry| entry.due);
-        entries.chain(self.requests.due()).chain(self.common.inbox.due()).min()
+        let others = [self.requests.due(), self.common.inbox.due(), self.inquiries.due()];
+        entries.chain(others.into_iter().flatten()).min()
     }
 
     /// Hands on what was answered and heard, until there is nothing more to say.
@@ -426,7 +441,7 @@ impl Engine {
                 self.every_entry(now, || Event::Verify);
             } else if let Some(heard) = self.common.inbox.heard.pop_front() {
                 self.hear(now, heard);
-            } else {
+            } else if !self.advance_several(now) {
                 break;
             }
         }
@@ -439,6 +454,7 @@ impl Engine {
     fn answered(&mut self, now: Time, Done { job, sent, answered }: Done) {
         let (lock, slot, id) = match job {
             Job::Contender { lock, slot, id } => (lock, slot, id),
+            Job::Inquiry(ticket) => return self.inquiry_answered(now, ticket, sent, answered),
             Job::Finds(channel) => {
                 let is_lost = matches!(&answered, Answered::Replies(replies) if replies[..] == [Reply::Int(0)]);
                 return self.common.inbox.is_found(&channel, !is_lost, now);
@@ -506,6 +522,7 @@ impl Engine {
     /// Gives back all that is held and refuses whoever waits; [`is_over`](Self::is_over) says when that is done.
     pub fn close(&mut self, now: Time) {
         if !std::mem::replace(&mut self.closed, true) {
+            self.inquiries.close();
             self.every_entry(now, || Event::Close);
             self.go_on(now);
         }

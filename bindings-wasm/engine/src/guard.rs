@@ -9,6 +9,7 @@ use lockwright_machines::machine::{Event, Hold as _, Settled};
 use lockwright_machines::options::AcquireOptions;
 use lockwright_machines::queue::Refusal;
 use lockwright_machines::secret;
+use lockwright_machines::share::Share;
 use lockwright_machines::time::Time;
 use lockwright_machines::token::Token;
 
@@ -51,6 +52,10 @@ impl Guard {
         if self.is_over { None } else { self.hold.why_lost(now) }
     }
 
+    pub(crate) fn is_firm(&self, now: Time, ttl: Duration) -> bool {
+        self.hold.is_firm(now, ttl)
+    }
+
     /// Whether it was released or exported.
     pub fn is_over(&self) -> bool {
         self.is_over
@@ -77,11 +82,27 @@ impl Engine {
     /// # Errors
     /// `not_owned` where it was given back already.
     pub fn release(&mut self, now: Time, guard: &mut Guard) -> Result<Ticket> {
+        let ticket = self.begin_release(now, guard)?;
+        self.look(now);
+        Ok(ticket)
+    }
+
+    /// Gives several back, in one write; a ticket for each.
+    pub fn release_all<'a>(
+        &mut self,
+        now: Time,
+        guards: impl IntoIterator<Item = &'a mut Guard>,
+    ) -> Vec<Result<Ticket>> {
+        let tickets = guards.into_iter().map(|guard| self.begin_release(now, guard)).collect();
+        self.look(now);
+        tickets
+    }
+
+    fn begin_release(&mut self, now: Time, guard: &mut Guard) -> Result<Ticket> {
         self.check_held(guard, "release")?;
         guard.is_over = true;
         let (hold, token, waiter) = (guard.hold.id(), guard.hold.shown(), self.next_ticket());
         self.tell(now, guard.lock, Event::Release { hold, token, waiter });
-        self.look(now);
         Ok(waiter)
     }
 
@@ -121,6 +142,38 @@ impl Engine {
                 }
                 None => Error::new(Kind::Unavailable, "renew", "the store did not renew the lease; try again"),
             },
+        };
+        Err(self.on_guard(guard, error))
+    }
+
+    /// Begins to hold another part of a read/write lock: a reader's, or the writer's.
+    ///
+    /// # Errors
+    /// `unsupported` for any other lock, `not_owned` where it was given back already.
+    pub fn change(&mut self, now: Time, guard: &Guard, to: Share) -> Result<Ticket> {
+        self.check_held(guard, "change")?;
+        if guard.spot.layout.share().is_none_or(|share| share.primitive != to.primitive) {
+            let message = "only a guard of a read/write lock can be downgraded or upgraded";
+            return Err(self.on_guard(guard, Error::unsupported("change", message)));
+        }
+        let waiter = self.next_ticket();
+        self.tell(now, guard.lock, Event::Change { hold: guard.hold.id(), units: to.units, waiter });
+        self.look(now);
+        Ok(waiter)
+    }
+
+    /// Whether it holds what was wanted, by a ticket that is [settled](Self::is_settled).
+    ///
+    /// # Errors
+    /// `lost` with the reason, and what the store says.
+    pub fn changed(&mut self, now: Time, guard: &Guard, ticket: Ticket) -> Result<bool> {
+        let error = match (self.take(ticket), guard.why_lost(now)) {
+            (Some(Settled::Changed(true)), _) => return Ok(true),
+            (Some(Settled::Refused(Refusal::Failed(error))), None) => error,
+            (_, None) => return Ok(false),
+            (_, Some(reason)) => {
+                Error::new(Kind::Lost, "change", format!("the lock is no longer held: {}", reason.sentence()))
+            }
         };
         Err(self.on_guard(guard, error))
     }
@@ -166,6 +219,13 @@ impl Engine {
         if !std::mem::replace(&mut guard.is_over, true) {
             self.drop_hold(now, guard.lock, &guard.hold);
             self.look(now);
+        }
+    }
+
+    /// The same for whoever looks afterwards.
+    pub(crate) fn let_go_of(&mut self, now: Time, guard: Guard) {
+        if !guard.is_over {
+            self.drop_hold(now, guard.lock, &guard.hold);
         }
     }
 

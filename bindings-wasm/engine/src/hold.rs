@@ -81,9 +81,15 @@ impl Hold {
     }
 
     /// Whether it is handed over and not renewed yet.
-    pub(crate) fn is_only_claimed(&self) -> bool {
+    fn is_only_claimed(&self) -> bool {
         let State { since, granted_until, ref valid_until, .. } = *self.0;
         granted_until.since(since) <= CLAIM && valid_until.get() == granted_until
+    }
+
+    /// Whether it lasts for more than the moment that a hand-over does, or is over; of a short `ttl` that moment is a
+    /// good part.
+    pub(crate) fn is_firm(&self, now: Time, ttl: Duration) -> bool {
+        ttl <= 2 * CLAIM || !self.is_only_claimed() || self.remaining(now).is_zero()
     }
 
     /// How long it lasts at `now`; nothing once it is lost.

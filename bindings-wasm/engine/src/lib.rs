@@ -16,16 +16,21 @@
 
 mod config;
 mod engine;
+mod gates;
 mod guard;
 mod hold;
 mod inbox;
+mod inquiries;
 mod line;
 mod lock;
 mod places;
 mod requests;
+mod several;
 
 pub use config::Config;
 pub use engine::{Engine, Random, Ticket};
+pub use gates::{Barrier, Latch};
 pub use guard::Guard;
 pub use line::{Action, Which};
 pub use lock::{Asked, Lock, Outcome};
+pub use several::MultiLock;

@@ -139,8 +139,8 @@ impl Line {
                 Error::new(Kind::Auth, "connect", message).caused_by(error)
             }
             State::Open => wire::lost(error),
-            // Whoever ends the connection has said why in the last answer; whoever is slow has not.
-            State::Greeting(greeting, answers, _) if !answers.is_empty() && error.kind() != io::ErrorKind::TimedOut => {
+            // Whoever ends the connection has said why in the last answer; whoever is slow, or fails by itself, has not.
+            State::Greeting(greeting, answers, _) if !answers.is_empty() && is_ended(error.kind()) => {
                 greeting.read(&answers).err().unwrap_or_else(|| wire::lost(error))
             }
             _ => reach::unreachable(["redis://", "rediss://"], false, error),
@@ -162,4 +162,9 @@ impl Line {
             (None, _) => wire::lost(error),
         }
     }
+}
+
+/// Whether the other side ended the connection.
+fn is_ended(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }

@@ -6,19 +6,22 @@ use std::time::Duration;
 
 use lockwright_machines::error::{Error, Kind, Result, timed_out};
 use lockwright_machines::guarantee::Guarantees;
-use lockwright_machines::layout_choice::{self, LayoutChoice};
-use lockwright_machines::machine::{Demand, Event, Settled};
-use lockwright_machines::options::{AcquireOptions, CLAIM};
+use lockwright_machines::layout_choice::{self, LayoutChoice, Of};
+use lockwright_machines::lease::Inspection;
+use lockwright_machines::machine::{Demand, Event, Settled, unfair};
+use lockwright_machines::options::AcquireOptions;
 use lockwright_machines::protocol::{AttemptId, Layout, Push};
 use lockwright_machines::queue::{Ask, Refusal, TaskId};
 use lockwright_machines::rank::Rank;
 use lockwright_machines::session::Service;
+use lockwright_machines::share::Share;
 use lockwright_machines::time::Time;
 use lockwright_machines::{name, secret};
 
 use crate::engine::{Engine, Spot, Ticket};
 use crate::guard::Guard;
 use crate::hold::Hold;
+use crate::inquiries::{Found, Want};
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -26,6 +29,8 @@ pub struct Lock {
     spot: Rc<Spot>,
     options: AcquireOptions,
     card: Arc<str>,
+    /// Whoever cannot be served in order is served all the same.
+    prefers_order: bool,
 }
 
 /// An acquisition under way.
@@ -70,10 +75,18 @@ impl Engine {
     /// # Errors
     /// `invalid_config` for a bad name or a value out of range, `unsupported` for what this layout cannot do or is not
     /// to be had here, `closed`.
-    pub fn lock(&self, of: &str, options: AcquireOptions) -> Result<Lock> {
+    pub fn lock(&self, name: &str, options: AcquireOptions) -> Result<Lock> {
+        self.lock_of(Of::Lock, name, options)
+    }
+
+    /// The same, of what else has this name: a part of a read/write lock, permits of a semaphore.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lock_of(&self, of: Of, name: &str, options: AcquireOptions) -> Result<Lock> {
         let build = || {
             self.check_open()?;
-            let name = name::check(of)?;
+            let name = name::check(name)?;
             options.check()?;
             for (is_wanted, what) in
                 [(options.reentrant, "reentrant"), (options.at_least_for.is_some(), "at_least_for")]
@@ -83,11 +96,11 @@ impl Engine {
                     return Err(Error::unsupported("lock", message));
                 }
             }
-            let layout = layout_choice::layout_of(self.layouts(), LayoutChoice::of(&options))?;
+            let layout = of.layout(layout_choice::layout_of(self.layouts(), LayoutChoice::of(&options))?, &options)?;
             layout_choice::check(&*layout, &self.promised(&*layout), &options)?;
             let key = layout.key(&name)?;
             let card = self.card(options.label.as_deref().unwrap_or_default());
-            Ok(Lock { spot: Rc::new(Spot { layout, name, key }), options, card })
+            Ok(Lock { spot: Rc::new(Spot { layout, name, key }), options, card, prefers_order: false })
         };
         build().map_err(|error: Error| error.on_store(self.config().address.clone()))
     }
@@ -112,25 +125,45 @@ impl Engine {
     }
 
     fn ask(&mut self, now: Time, lock: &Lock, timeout: Option<Duration>, secret: Option<AttemptId>) -> Result<Asked> {
+        let asked = self.begin_with(now, lock, timeout, secret)?;
+        self.look(now);
+        Ok(asked)
+    }
+
+    /// The same as [`acquire`](Self::acquire) for whoever looks afterwards.
+    pub(crate) fn begin(&mut self, now: Time, lock: &Lock, timeout: Option<Duration>) -> Result<Asked> {
+        self.begin_with(now, lock, timeout, None)
+    }
+
+    fn begin_with(
+        &mut self,
+        now: Time,
+        lock: &Lock,
+        timeout: Option<Duration>,
+        secret: Option<AttemptId>,
+    ) -> Result<Asked> {
         self.check_open()?;
+        let Lock { spot, options, card, prefers_order } = lock;
+        let in_order = (options.fair || *prefers_order) && self.promised(&*spot.layout).fair;
+        if options.fair && !in_order && !prefers_order {
+            return Err(unfair().on_lock(spot.name.clone()).on_store(self.config().address.clone()));
+        }
         let (ticket, task) = (self.next_ticket(), self.next_task());
-        let Lock { spot, options, card } = lock;
         let (entry, used) = self.entry(spot);
         let tries = timeout == Some(Duration::ZERO);
-        let AcquireOptions { ttl, renew, max_hold, retry, fair, rank, .. } = *options;
+        let AcquireOptions { ttl, renew, max_hold, retry, rank, .. } = *options;
         let ask = Ask {
             task,
             owner: None,
-            fair,
+            fair: in_order,
             rank: Rank::new(rank).unwrap_or_default(),
             tries,
             deadline: timeout.filter(|_| !tries).map(|limit| now.after(limit)),
             service: Service { ttl, renew, max_hold, retry },
         };
         let (by, holds_nothing, lenient) = (None, true, false);
-        let demand = Demand { ask, card, by, holds_nothing, lenient, secret, insists: true, hurries: tries };
+        let demand = Demand { ask, card, by, holds_nothing, lenient, secret, insists: !prefers_order, hurries: tries };
         self.tell(now, entry, Event::Acquire { demand, waiter: ticket });
-        self.look(now);
         Ok(Asked { ticket, spot: spot.clone(), lock: entry, used, task, timeout, ttl })
     }
 
@@ -139,10 +172,7 @@ impl Engine {
     pub fn is_firm(&self, now: Time, asked: &Asked) -> bool {
         match self.result(asked.ticket) {
             None => false,
-            // Of a short lease that moment is a good part.
-            Some(Settled::Granted { hold, .. }) if asked.ttl > 2 * CLAIM => {
-                !hold.is_only_claimed() || hold.remaining(now).is_zero()
-            }
+            Some(Settled::Granted { hold, .. }) if asked.spot.layout.is_held() => hold.is_firm(now, asked.ttl),
             Some(_) => true,
         }
     }
@@ -157,7 +187,10 @@ impl Engine {
         let error = match settled {
             Some(Settled::Granted { hold, .. }) => return self.granted(now, (spot, lock, used), hold),
             Some(Settled::Refused(Refusal::Taken)) => return Ok(Outcome::Taken),
-            Some(Settled::Refused(Refusal::TimedOut(ahead))) => timed_out(timeout.unwrap_or_default(), None, ahead),
+            Some(Settled::Refused(Refusal::TimedOut(ahead))) => {
+                let ahead = ahead.filter(|_| spot.layout.is_held());
+                timed_out(timeout.unwrap_or_default(), None, ahead)
+            }
             Some(Settled::Refused(Refusal::Failed(error))) => error,
             _ => Error::new(Kind::Internal, "acquire", "an acquisition has no result of its own; please report this"),
         };
@@ -165,7 +198,7 @@ impl Engine {
     }
 
     fn granted(&mut self, now: Time, (spot, lock, used): (Rc<Spot>, u64, Rc<()>), hold: Hold) -> Result<Outcome> {
-        if !hold.remaining(now).is_zero() {
+        if !hold.remaining(now).is_zero() || !spot.layout.is_held() {
             return Ok(Outcome::Granted(Guard::new(spot, lock, used, hold)));
         }
         self.drop_hold(now, lock, &hold);
@@ -177,8 +210,55 @@ impl Engine {
 
     /// Nobody waits for this acquisition any more; what it was granted is given back.
     pub fn abandon(&mut self, now: Time, asked: Asked) {
-        self.forget(now, asked.lock, asked.ticket, Some(asked.task));
+        self.give_up(now, asked);
         self.look(now);
+    }
+
+    pub(crate) fn give_up(&mut self, now: Time, asked: Asked) {
+        self.forget(now, asked.lock, asked.ticket, Some(asked.task));
+    }
+
+    /// Gives a semaphore another size. [`resized`](Self::resized) says whether that is done.
+    ///
+    /// # Errors
+    /// `unsupported` for what is none, `invalid_config` for a number out of range, `closed`.
+    pub fn resize(&mut self, now: Time, lock: &Lock, permits: u32) -> Result<Ticket> {
+        let share = Share::permits(1, permits, false)?;
+        if lock.spot.layout.share().is_none_or(|is| is.primitive != share.primitive) {
+            return Err(Error::unsupported("resize", "only a semaphore can be resized"));
+        }
+        self.inquire(now, &lock.spot, Want::Resize(permits))
+    }
+
+    /// It has the size that was wanted.
+    ///
+    /// # Errors
+    /// `unsupported` in a layout that cannot, `foreign_layout`, `unavailable`, and what the store says.
+    pub fn resized(&mut self, ticket: Ticket) -> Result<()> {
+        match self.inquiries.take(ticket) {
+            Some(Err(error)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks who holds a lock. [`inspected`](Self::inspected) has the answer.
+    ///
+    /// # Errors
+    /// `closed`.
+    pub fn inspect(&mut self, now: Time, lock: &Lock) -> Result<Ticket> {
+        self.inquire(now, &lock.spot, Want::Inspect)
+    }
+
+    /// Who holds it.
+    ///
+    /// # Errors
+    /// `foreign_layout`, `unavailable`, and what the store says.
+    pub fn inspected(&mut self, ticket: Ticket) -> Result<Inspection> {
+        match self.inquiries.take(ticket) {
+            Some(Ok(Found::Inspection(seen))) => Ok(*seen),
+            Some(Err(error)) => Err(error),
+            _ => Err(Error::new(Kind::Internal, "inspect", "a look has no answer of its own; please report this")),
+        }
     }
 }
 
@@ -186,6 +266,26 @@ impl Lock {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.spot.name
+    }
+
+    /// The same lock, acquired first come, first served where its layout promises that and the server allows it, else
+    /// in no order.
+    #[must_use]
+    pub fn fair_if_possible(&self) -> Lock {
+        Lock { prefers_order: true, ..self.clone() }
+    }
+
+    pub(crate) fn spot(&self) -> &Rc<Spot> {
+        &self.spot
+    }
+
+    pub(crate) fn renews(&self) -> bool {
+        self.options.renew
+    }
+
+    /// How long it stays ours without a renewal.
+    pub fn ttl(&self) -> Duration {
+        self.options.ttl
     }
 
     /// How long acquisitions of it wait where nothing else is said.

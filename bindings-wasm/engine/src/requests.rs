@@ -18,6 +18,7 @@ use lockwright_resp::shortcut::{self, ShortcutProbe};
 use lockwright_resp::wire::{Commands, Scripts};
 
 use crate::config::Config;
+use crate::engine::Ticket;
 use crate::line::{Action, Came, Line, Which};
 
 /// Whom an answer is for.
@@ -27,6 +28,8 @@ pub(crate) enum Job {
     Contender { lock: u64, slot: u64, id: RequestId },
     /// The inbox, which wants to know whether scripts find it on this channel.
     Finds(Arc<str>),
+    /// Whoever asks beside the machines.
+    Inquiry(Ticket),
 }
 
 /// How a write ended.

@@ -4,17 +4,24 @@
 //! says, and asks after each of these for the results of its tickets. What fails is thrown as a plain object: code,
 //! message, and what it concerns.
 
+mod look;
+
 use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
 use js_sys::{Array, Function, Object, Reflect, Uint8Array};
 use lockwright_machines::error::{Error, Kind};
-use lockwright_machines::options::{self, AcquireOptions};
+use lockwright_machines::gate::MAX_IDLE;
+use lockwright_machines::layout_choice::Of;
+use lockwright_machines::options::{self, AcquireOptions, DEFAULT_TTL, Retry};
 use lockwright_machines::reach::unknown_host;
+use lockwright_machines::share::Share;
 use lockwright_machines::time::Time;
-use lockwright_machines::uri;
-use lockwright_wasm_engine::{Action, Asked, Config, Engine, Guard, Lock, Outcome, Ticket, Which};
+use lockwright_machines::{error, uri};
+use lockwright_wasm_engine::{
+    Action, Asked, Barrier, Config, Engine, Guard, Latch, Lock, MultiLock, Outcome, Ticket, Which,
+};
 use wasm_bindgen::prelude::*;
 
 /// What fails is thrown as this.
@@ -50,12 +57,42 @@ fn number(which: Which) -> f64 {
     }
 }
 
+/// What has a number.
+enum Handle {
+    Lock(Lock),
+    Several(MultiLock),
+    Latch(Latch),
+    Barrier(Barrier),
+}
+
+/// What a ticket is for.
+enum Pending {
+    /// A guard.
+    Guard(Asked),
+    /// Those of several locks.
+    Guards,
+    /// To go on at a latch.
+    Opened(Asked),
+    /// To go on at a barrier.
+    Arrived(Asked),
+    /// How many are still to count a latch down.
+    Left(Latch),
+    /// Whether its count was set.
+    Set(Latch),
+    /// How many wait at a barrier.
+    Waiting,
+    /// Another size of a semaphore.
+    Resized,
+    /// Who holds a lock.
+    Look,
+}
+
 /// A client, with all that is asked of it and held, by numbers.
 #[wasm_bindgen]
 pub struct Core {
     engine: Engine,
-    locks: HashMap<u32, Lock>,
-    asked: HashMap<Ticket, Asked>,
+    handles: HashMap<u32, Handle>,
+    pending: HashMap<Ticket, Pending>,
     guards: HashMap<u32, Guard>,
     next: u32,
 }
@@ -72,7 +109,7 @@ impl Core {
             Some(u128::from_le_bytes(bytes.to_vec().try_into().ok()?))
         };
         let engine = Engine::new(config, Box::new(draw));
-        Ok(Core { engine, locks: HashMap::new(), asked: HashMap::new(), guards: HashMap::new(), next: 0 })
+        Ok(Core { engine, handles: HashMap::new(), pending: HashMap::new(), guards: HashMap::new(), next: 0 })
     }
 
     /// The address without credentials.
@@ -95,18 +132,79 @@ impl Core {
         self.next
     }
 
-    /// A lock, by its number. `given` has the options by their names in Rust, spans in milliseconds.
-    pub fn lock(&mut self, name: &str, given: &Object) -> Thrown<u32> {
-        let options = self.options(given).map_err(thrown)?;
-        let lock = self.engine.lock(name, options).map_err(thrown)?;
+    fn keep(&mut self, handle: Handle) -> u32 {
         let number = self.number();
-        self.locks.insert(number, lock);
-        Ok(number)
+        self.handles.insert(number, handle);
+        number
     }
 
-    /// The lock of this number is named no more.
-    pub fn forget_lock(&mut self, lock: u32) {
-        self.locks.remove(&lock);
+    /// A lock, by its number. `given` has the options by their names in JavaScript, spans in milliseconds.
+    pub fn lock(&mut self, name: &str, given: &Object) -> Thrown<u32> {
+        self.lock_of(Of::Lock, name, given)
+    }
+
+    /// A part of a read/write lock.
+    pub fn rwlock(&mut self, name: &str, writes: bool, given: &Object) -> Thrown<u32> {
+        self.lock_of(if writes { Of::Write } else { Of::Read }, name, given)
+    }
+
+    /// So many permits of a semaphore.
+    pub fn semaphore(&mut self, name: &str, permits: u32, take: u32, given: &Object) -> Thrown<u32> {
+        self.lock_of(Of::Permits { take, permits }, name, given)
+    }
+
+    fn lock_of(&mut self, of: Of, name: &str, given: &Object) -> Thrown<u32> {
+        let options = self.options(given).map_err(thrown)?;
+        let lock = self.engine.lock_of(of, name, options).map_err(thrown)?;
+        Ok(self.keep(Handle::Lock(lock)))
+    }
+
+    /// The same lock, first come, first served where that can be had.
+    pub fn fair_if_possible(&mut self, lock: u32) -> Thrown<u32> {
+        let fair = self.lock_at(lock)?.fair_if_possible();
+        Ok(self.keep(Handle::Lock(fair)))
+    }
+
+    /// A latch, kept for `idle` ms after its last use; below zero as long as can be.
+    pub fn latch(&mut self, name: &str, count: u32, idle: f64) -> Thrown<u32> {
+        let idle = if idle < 0.0 { MAX_IDLE } else { span("latch", "idle", idle)? };
+        let latch = self.engine.latch(name, count, idle).map_err(thrown)?;
+        Ok(self.keep(Handle::Latch(latch)))
+    }
+
+    /// A barrier, where the place of a party that died stands for `ttl` ms; below zero for the default.
+    pub fn barrier(&mut self, name: &str, parties: u32, ttl: f64) -> Thrown<u32> {
+        let ttl = if ttl < 0.0 { DEFAULT_TTL } else { span("barrier", "ttl", ttl)? };
+        let barrier = self.engine.barrier(name, parties, ttl).map_err(thrown)?;
+        Ok(self.keep(Handle::Barrier(barrier)))
+    }
+
+    /// Several locks.
+    pub fn multi_lock(&mut self, names: Vec<String>, given: &Object) -> Thrown<u32> {
+        let options = self.options(given).map_err(thrown)?;
+        let names = names.iter().map(String::as_str);
+        let locks = self.engine.multi_lock(names, &options).map_err(thrown)?;
+        Ok(self.keep(Handle::Several(locks)))
+    }
+
+    /// The names of several locks, in the order in which they are taken.
+    pub fn names(&self, several: u32) -> Vec<String> {
+        match self.handles.get(&several) {
+            Some(Handle::Several(locks)) => locks.names().map(str::to_owned).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What has this number is named no more.
+    pub fn forget(&mut self, handle: u32) {
+        self.handles.remove(&handle);
+    }
+
+    fn lock_at(&self, number: u32) -> Thrown<Lock> {
+        match self.handles.get(&number) {
+            Some(Handle::Lock(lock)) => Ok(lock.clone()),
+            _ => Err(thrown(no_such("lock"))),
+        }
     }
 
     fn options(&self, given: &Object) -> Result<AcquireOptions, Error> {
@@ -122,6 +220,9 @@ impl Core {
                     all.timeout = if value.as_f64() == Some(f64::INFINITY) { None } else { Some(span(&value)?) }
                 }
                 "renew" => all.renew = value.is_truthy(),
+                "reentrant" => all.reentrant = value.is_truthy(),
+                "atLeastFor" => all.at_least_for = Some(span(&value)?),
+                "retry" => all.retry = retry(&value)?,
                 "maxHold" => all.max_hold = Some(span(&value)?),
                 "fair" => all.fair = value.is_truthy(),
                 "rank" => all.rank = rank(&value)?,
@@ -134,29 +235,104 @@ impl Core {
         Ok(all)
     }
 
-    /// Asks for a lock, for at most `timeout` ms; below zero as the lock says. The ticket for the result.
-    pub fn acquire(&mut self, now: f64, lock: u32, timeout: f64) -> Thrown<f64> {
-        let Some(lock) = self.locks.get(&lock).cloned() else { return Err(thrown(no_such("lock"))) };
-        let timeout = match timeout {
-            within if within < 0.0 => lock.timeout(),
-            f64::INFINITY => None,
-            within => Some(options::milliseconds("acquire", "timeout", within).map_err(thrown)?),
+    /// Asks for what can be waited for: a lock, several, a latch or a barrier to be open; for at most `timeout` ms,
+    /// below zero as its options say. The ticket for the result.
+    pub fn acquire(&mut self, now: f64, handle: u32, timeout: f64) -> Thrown<f64> {
+        let now = time(now);
+        let said = match timeout {
+            within if within < 0.0 => None,
+            f64::INFINITY => Some(None),
+            within => Some(Some(options::milliseconds("acquire", "timeout", within).map_err(thrown)?)),
         };
-        let asked = self.engine.acquire(time(now), &lock, timeout).map_err(thrown)?;
-        Ok(self.keep(asked))
+        let engine = &mut self.engine;
+        let (ticket, pending) = match self.handles.get(&handle) {
+            Some(Handle::Lock(lock)) => {
+                let asked = engine.acquire(now, lock, said.unwrap_or(lock.timeout())).map_err(thrown)?;
+                (asked.ticket, Pending::Guard(asked))
+            }
+            Some(Handle::Several(locks)) => {
+                let timeout = said.unwrap_or(locks.timeout());
+                (engine.acquire_all(now, locks, timeout).map_err(thrown)?, Pending::Guards)
+            }
+            Some(Handle::Latch(latch)) => {
+                let asked = engine.acquire(now, latch.gate(), said.flatten()).map_err(thrown)?;
+                (asked.ticket, Pending::Opened(asked))
+            }
+            Some(Handle::Barrier(barrier)) => {
+                let asked = engine.acquire(now, barrier.gate(), said.flatten()).map_err(thrown)?;
+                (asked.ticket, Pending::Arrived(asked))
+            }
+            None => return Err(thrown(no_such("lock"))),
+        };
+        Ok(self.await_result(ticket, pending))
+    }
+
+    fn await_result(&mut self, ticket: Ticket, pending: Pending) -> f64 {
+        self.pending.insert(ticket, pending);
+        ticket as f64
     }
 
     /// Takes over an exported lock. The ticket for the result.
     pub fn resume(&mut self, now: f64, secret: &str, given: &Object) -> Thrown<f64> {
         let options = self.options(given).map_err(thrown)?;
         let asked = self.engine.resume(time(now), secret, options).map_err(thrown)?;
-        Ok(self.keep(asked))
+        Ok(self.await_result(asked.ticket, Pending::Guard(asked)))
     }
 
-    fn keep(&mut self, asked: Asked) -> f64 {
-        let ticket = asked.ticket;
-        self.asked.insert(ticket, asked);
-        ticket as f64
+    /// Asks something that nobody waits for others with, by the name of the operation. The ticket for the answer.
+    pub fn ask(&mut self, now: f64, handle: u32, operation: &str, argument: u32) -> Thrown<f64> {
+        let (now, engine) = (time(now), &mut self.engine);
+        let (ticket, pending) = match (self.handles.get(&handle), operation) {
+            (Some(Handle::Latch(latch)), "count") => (engine.ask_count(now, latch), Pending::Left(latch.clone())),
+            (Some(Handle::Latch(latch)), "count_down") => (engine.count_down(now, latch), Pending::Left(latch.clone())),
+            (Some(Handle::Latch(latch)), "try_set_count") => {
+                (engine.set_count(now, latch, argument), Pending::Set(latch.clone()))
+            }
+            (Some(Handle::Barrier(barrier)), "waiting") => (engine.ask_waiting(now, barrier), Pending::Waiting),
+            (Some(Handle::Lock(lock)), "resize") => (engine.resize(now, lock, argument), Pending::Resized),
+            (Some(Handle::Lock(lock)), "inspect") => (engine.inspect(now, lock), Pending::Look),
+            _ => return Err(thrown(no_such("operation"))),
+        };
+        let ticket = ticket.map_err(thrown)?;
+        Ok(self.await_result(ticket, pending))
+    }
+
+    /// What came of a ticket that is settled: the number of a guard, or those of several; 0 where somebody else has it
+    /// and it was only tried; else what was asked.
+    pub fn result(&mut self, now: f64, ticket: f64) -> Thrown<JsValue> {
+        let (now, number) = (time(now), ticket as Ticket);
+        let Some(pending) = self.pending.remove(&number) else { return Err(thrown(no_such("question"))) };
+        let engine = &mut self.engine;
+        Ok(match pending {
+            Pending::Guard(asked) => match engine.conclude(now, asked).map_err(thrown)? {
+                Outcome::Taken => 0.into(),
+                Outcome::Granted(guard) => self.held(guard).into(),
+            },
+            Pending::Guards => match engine.acquired_all(number).map_err(thrown)? {
+                None => 0.into(),
+                Some(guards) => {
+                    guards.into_iter().map(|guard| JsValue::from(self.held(guard))).collect::<Array>().into()
+                }
+            },
+            Pending::Opened(asked) => engine.passed(now, asked).map_err(thrown)?.is_some().into(),
+            Pending::Arrived(asked) => {
+                engine.passed(now, asked).map_err(thrown)?.map_or(JsValue::UNDEFINED, |passage| {
+                    let index = ("index", passage.index.into());
+                    look::object([index, ("generation", passage.generation.into())])
+                })
+            }
+            Pending::Left(latch) => engine.left(&latch, number).map_err(thrown)?.unwrap_or_default().into(),
+            Pending::Set(latch) => engine.left(&latch, number).map_err(thrown)?.is_some().into(),
+            Pending::Waiting => engine.waiting(number).map_err(thrown)?.into(),
+            Pending::Resized => engine.resized(number).map(|()| JsValue::UNDEFINED).map_err(thrown)?,
+            Pending::Look => look::inspection(engine.inspected(number).map_err(thrown)?),
+        })
+    }
+
+    fn held(&mut self, guard: Guard) -> u32 {
+        let number = self.number();
+        self.guards.insert(number, guard);
+        number
     }
 
     /// Whether the result for a ticket is there.
@@ -164,23 +340,15 @@ impl Core {
         self.engine.is_settled(ticket as Ticket)
     }
 
-    /// The number of the guard that was asked for; 0 where somebody else has the lock.
-    pub fn granted(&mut self, now: f64, ticket: f64) -> Thrown<u32> {
-        let Some(asked) = self.asked.remove(&(ticket as Ticket)) else { return Err(thrown(no_such("acquisition"))) };
-        match self.engine.conclude(time(now), asked).map_err(thrown)? {
-            Outcome::Taken => Ok(0),
-            Outcome::Granted(guard) => {
-                let number = self.number();
-                self.guards.insert(number, guard);
-                Ok(number)
-            }
-        }
-    }
-
-    /// Nobody waits for the acquisition any more.
+    /// Nobody waits for the result of a ticket any more.
     pub fn abandon(&mut self, now: f64, ticket: f64) {
-        if let Some(asked) = self.asked.remove(&(ticket as Ticket)) {
-            self.engine.abandon(time(now), asked);
+        match self.pending.remove(&(ticket as Ticket)) {
+            Some(Pending::Guard(asked) | Pending::Opened(asked) | Pending::Arrived(asked)) => {
+                self.engine.abandon(time(now), asked);
+            }
+            Some(Pending::Guards) => self.engine.abandon_all(time(now), ticket as Ticket),
+            Some(_) => self.engine.forget_question(ticket as Ticket),
+            None => {}
         }
     }
 
@@ -215,6 +383,17 @@ impl Core {
         Ok(self.engine.release(time(now), guard).map_err(thrown)? as f64)
     }
 
+    /// Gives several back, in one write. A ticket for each, or what is wrong with it.
+    pub fn release_all(&mut self, now: f64, guards: Vec<u32>) -> Array {
+        let wanted: Vec<(u32, Option<Guard>)> =
+            guards.into_iter().map(|number| (number, self.guards.remove(&number))).collect();
+        let (numbers, mut found): (Vec<u32>, Vec<Guard>) =
+            wanted.into_iter().filter_map(|(number, guard)| Some((number, guard?))).unzip();
+        let tickets = self.engine.release_all(time(now), found.iter_mut());
+        self.guards.extend(numbers.into_iter().zip(found));
+        tickets.into_iter().map(|ticket| ticket.map_or_else(thrown, |ticket| (ticket as f64).into())).collect()
+    }
+
     /// What the store found: `released`, `expired`, `stolen` or `unknown`.
     pub fn released(&mut self, ticket: f64) -> String {
         self.engine.released(ticket as Ticket).code().into()
@@ -222,7 +401,7 @@ impl Core {
 
     /// Makes its lease last `ttl` ms. The ticket for the result.
     pub fn extend(&mut self, now: f64, guard: u32, ttl: f64) -> Thrown<f64> {
-        let ttl = span("extend", ttl)?;
+        let ttl = span("extend", "ttl", ttl)?;
         let Some(guard) = self.guards.get(&guard) else { return Err(thrown(no_such("guard"))) };
         Ok(self.engine.renew(time(now), guard, ttl).map_err(thrown)? as f64)
     }
@@ -233,9 +412,25 @@ impl Core {
         self.engine.renewed(time(now), guard, ticket as Ticket).map_err(thrown)
     }
 
+    /// Begins to hold another part of a read/write lock. The ticket for that.
+    pub fn change(&mut self, now: f64, guard: u32, writes: bool) -> Thrown<f64> {
+        let Some(guard) = self.guards.get(&guard) else { return Err(thrown(no_such("guard"))) };
+        let to = if writes { Share::WRITE } else { Share::READ };
+        Ok(self.engine.change(time(now), guard, to).map_err(thrown)? as f64)
+    }
+
+    /// Whether it holds what was wanted.
+    pub fn changed(&mut self, now: f64, guard: u32, ticket: f64, writes: bool) -> Thrown<bool> {
+        let Some(guard) = self.guards.get(&guard) else { return Err(thrown(no_such("guard"))) };
+        match self.engine.changed(time(now), guard, ticket as Ticket).map_err(thrown)? {
+            false if !writes => Err(thrown(error::not_downgraded())),
+            done => Ok(done),
+        }
+    }
+
     /// Leaves it to a secret for `ttl` ms. The ticket for that.
     pub fn export(&mut self, now: f64, guard: u32, ttl: f64) -> Thrown<f64> {
-        let ttl = span("export", ttl)?;
+        let ttl = span("export", "ttl", ttl)?;
         let Some(guard) = self.guards.get(&guard) else { return Err(thrown(no_such("guard"))) };
         Ok(self.engine.export(time(now), guard, ttl).map_err(thrown)? as f64)
     }
@@ -330,8 +525,18 @@ fn no_such(what: &str) -> Error {
     Error::new(Kind::Internal, "use", format!("there is no such {what}; please report this"))
 }
 
-fn span(operation: &'static str, ttl: f64) -> Thrown<Duration> {
-    options::milliseconds(operation, "ttl", ttl).map_err(thrown)
+fn span(operation: &'static str, what: &str, ms: f64) -> Thrown<Duration> {
+    options::milliseconds(operation, what, ms).map_err(thrown)
+}
+
+/// The pauses `[min, max]`, of which either may be left out.
+fn retry(value: &JsValue) -> Result<Retry, Error> {
+    let ends = Array::from(value);
+    let end = |at: u32, what: &str, default: Duration| match ends.get(at) {
+        left_out if left_out.is_undefined() => Ok(default),
+        end => options::milliseconds("lock", what, end.as_f64().unwrap_or(f64::NAN)),
+    };
+    Ok(Retry { min: end(0, "retry.min", Retry::DEFAULT.min)?, max: end(1, "retry.max", Retry::DEFAULT.max)? })
 }
 
 fn rank(value: &JsValue) -> Result<u8, Error> {

@@ -1,7 +1,20 @@
+import type { LockOptions } from './asking.js'
+import { Barrier, type BarrierOptions } from './barrier.js'
+import { Election } from './election.js'
 import { Guard } from './guard.js'
-import { Lock } from './lock.js'
-import { checked, type LockOptions, text } from './options.js'
+import { Latch, type LatchOptions } from './latch.js'
+import { forgotten, Lock } from './lock.js'
+import type { NativeHandle } from './native.js'
+import { type Job, Once } from './once.js'
+import { BARRIER, count, LATCH, LOCK, options as checkedOptions, PAUSES, SEMAPHORE, text } from './options.js'
+import type { Inspection } from './records.js'
+import type { Core } from '../wasm/lockwright.js'
 import type { Running } from './running.js'
+import { MultiLock } from './several.js'
+import { RwLock, Semaphore, type SemaphoreOptions } from './shared.js'
+
+/** What the engine takes for "the default". */
+const DEFAULT = -1
 
 /** One server where locks are kept. Made by {@link connect}. */
 export class Client implements AsyncDisposable {
@@ -21,15 +34,111 @@ export class Client implements AsyncDisposable {
     return this.#running.address
   }
 
+  #named(make: (core: Core) => number): NativeHandle {
+    return { running: this.#running, number: this.#running.do(make) }
+  }
+
   /**
    * The lock of this name.
    *
-   * @throws {@link InvalidConfig} for a bad name or a value out of range, {@link Unsupported} for what the layout cannot do.
+   * @throws {@link InvalidConfig} for a bad name or a value out of range, {@link Unsupported} for what the layout, or this package, cannot do.
    */
   lock(name: string, options?: LockOptions): Lock {
-    const given = checked('lock', options)
-    const number = this.#running.do(core => core.lock(text('lock', 'name', name), given))
-    return Lock.make(this.#running, number, name)
+    const [lock, given] = [text('lock', 'name', name), wanted(options)]
+    return Lock.make(this.#named(core => core.lock(lock, given)), name)
+  }
+
+  /**
+   * The read/write lock called `name`; the options are for both its parts. A lock of the same name is something else: whoever comes
+   * second gets {@link ForeignLayout}.
+   *
+   * @throws As {@link lock}.
+   */
+  rwlock(name: string, options?: LockOptions): RwLock {
+    const [both, given] = [text('lock', 'name', name), wanted(options)]
+    const part = (writes: boolean): Lock => Lock.make(this.#named(core => core.rwlock(both, writes, given)), name)
+    return RwLock.make(name, part(false), part(true))
+  }
+
+  /**
+   * The semaphore called `name`, with `permits` permits. Whoever first uses an idle one says how many it has, until it is resized.
+   *
+   * @throws As {@link lock}.
+   */
+  semaphore(name: string, permits: number, options?: SemaphoreOptions): Semaphore {
+    const { take = 1, ...rest } = checkedOptions<SemaphoreOptions>('lock', options, SEMAPHORE)
+    const [shared, all, some] = [text('lock', 'name', name), count('permits', permits), count('permits taken', take)]
+    const native = this.#named(core => core.semaphore(shared, all, some, wanted(rest)))
+    return Semaphore.makeSemaphore(native, name, native, take)
+  }
+
+  /**
+   * The latch called `name`, which is open once it was counted down `parties` times (1 to 1,000,000), by whomever. Whoever first uses it
+   * says how many.
+   *
+   * @throws {@link InvalidConfig} for a number out of range; else as {@link lock}.
+   */
+  latch(name: string, parties: number, options?: LatchOptions): Latch {
+    const { idle = DEFAULT } = checkedOptions<{ idle?: number }>('latch', options, LATCH)
+    const [latch, all] = [text('latch', 'name', name), count('those to come', parties)]
+    const native = this.#named(core => core.latch(latch, all, idle))
+    const made = Latch.make(native, name, this.address)
+    forgotten.register(made, native)
+    return made
+  }
+
+  /**
+   * The barrier called `name`, which opens whenever `parties` (1 to 10,000) wait for it at the same time; those who wait must name the
+   * same number.
+   *
+   * @throws {@link InvalidConfig} for a number out of range; else as {@link lock}.
+   */
+  barrier(name: string, parties: number, options?: BarrierOptions): Barrier {
+    const { ttl = DEFAULT } = checkedOptions<{ ttl?: number }>('barrier', options, BARRIER)
+    const [barrier, all] = [text('barrier', 'name', name), count('parties', parties)]
+    const native = this.#named(core => core.barrier(barrier, all, ttl))
+    const made = Barrier.make(native, name, parties, this.address)
+    forgotten.register(made, native)
+    return made
+  }
+
+  /**
+   * The locks called `names`, to be held all at once; each gets the options, and the timeout is for all of them.
+   *
+   * @throws {@link InvalidConfig} for no name at all; else as {@link lock}.
+   */
+  multiLock(names: Iterable<string>, options?: LockOptions): MultiLock {
+    const [list, given] = [Array.from(names, name => text('lock', 'name', name)), wanted(options)]
+    const native = this.#named(core => core.multi_lock(list, given))
+    const made = MultiLock.make(native)
+    forgotten.register(made, native)
+    return made
+  }
+
+  /**
+   * The job called `name`, which one caller at a time does, holding the lock of that name.
+   *
+   * @throws As {@link lock}.
+   */
+  once<T>(name: string, job: Job<T>, options?: LockOptions): Once<T> {
+    return Once.make(this.lock(name, options), job)
+  }
+
+  /**
+   * The election called `name`. The options' `ttl` says within what time a leader that died is replaced, `timeout` how long to
+   * campaign; `fair`, the rank and the label are the election's.
+   *
+   * @throws As {@link lock}.
+   */
+  election(name: string, options?: LockOptions): Election {
+    // What is wrong with them shows now.
+    this.lock(name, options)
+    return Election.make(this, name, options ?? {})
+  }
+
+  /** Who holds the lock called `name`, and how many wait for it. */
+  inspect(name: string): Promise<Inspection> {
+    return this.lock(name).inspect()
   }
 
   /**
@@ -38,10 +147,10 @@ export class Client implements AsyncDisposable {
    * @throws {@link NotOwned} where the secret holds nothing any more, {@link InvalidConfig} for what is no secret.
    */
   async resume(secret: string, options?: LockOptions): Promise<Guard> {
-    const given = checked('resume', options)
+    const given = wanted(options)
     const ticket = this.#running.do((core, now) => core.resume(now, text('resume', 'secret', secret), given))
     await this.#running.settled(ticket)
-    const number = this.#running.do((core, now) => core.granted(now, ticket))
+    const number = this.#running.do((core, now) => core.result(now, ticket) as number)
     return Guard.make(this.#running, number)
   }
 
@@ -53,4 +162,17 @@ export class Client implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void> {
     return this.close()
   }
+
+  /** @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return `<Client ${this.address}>`
+  }
+}
+
+/** As the engine takes them. */
+function wanted(options: LockOptions | undefined): object {
+  const { retry, ...known } = checkedOptions<LockOptions>('lock', options, LOCK)
+  if (retry === undefined) return known
+  const { min, max } = checkedOptions<{ min?: number; max?: number }>('lock', retry, PAUSES, 'retry.')
+  return { ...known, retry: [min, max] }
 }

@@ -1,12 +1,7 @@
-import { LockLost, mistake } from './errors.js'
+import { errorOf, type Failure, isFailure, type LockError, LockLost, mistake } from './errors.js'
 import { type Duration, milliseconds } from './options.js'
+import type { LossReason, ReleaseOutcome } from './records.js'
 import type { Running } from './running.js'
-
-/** Why a held lock was lost. */
-export type LossReason = 'expired' | 'max_hold' | 'abandoned' | 'not_renewed' | 'gone' | 'broken' | 'closed'
-
-/** What a release found. */
-export type ReleaseOutcome = 'released' | 'expired' | 'stolen' | 'unknown'
 
 /**
  * A lock that is held, until it is released or lost. It is renewed for as long as this program runs.
@@ -15,24 +10,33 @@ export type ReleaseOutcome = 'released' | 'expired' | 'stolen' | 'unknown'
  */
 export class Guard implements AsyncDisposable {
   readonly name: string
-  /** The fencing token: whatever the lock protects refuses one that is lower than it has seen. */
-  readonly token: bigint
   readonly #running: Running
   readonly #number: number
   #losing: AbortController | undefined
   #ended = false
+  #token: bigint
 
   private constructor(running: Running, number: number) {
     this.#running = running
     this.#number = number
     this.name = running.see(core => core.name(number))
-    this.token = running.see(core => core.token(number))
+    this.#token = running.see(core => core.token(number))
     collected.register(this, { running, number, name: this.name }, this)
   }
 
   /** @internal */
   static make(running: Running, number: number): Guard {
     return new Guard(running, number)
+  }
+
+  /** The fencing token: whatever the lock protects refuses one that is lower than it has seen. */
+  get token(): bigint {
+    return this.#token
+  }
+
+  /** @internal Whether it was released or exported. */
+  get isOver(): boolean {
+    return this.#ended
   }
 
   /** Whether the lock is certainly held at this moment. */
@@ -81,6 +85,59 @@ export class Guard implements AsyncDisposable {
   }
 
   /**
+   * Has the writer of a read/write lock go on as a reader; other readers come in.
+   *
+   * @throws {@link Unsupported} for any other lock; {@link LockLost} when it is not held any more.
+   */
+  async downgrade(): Promise<void> {
+    this.#own('downgrade')
+    await this.#change(false)
+  }
+
+  /**
+   * Has a reader of a read/write lock become its writer, under a new token, if it is the only one and nobody waits to write.
+   * Whether it did.
+   *
+   * @throws As {@link downgrade}.
+   */
+  async tryUpgrade(): Promise<boolean> {
+    this.#own('upgrade')
+    return this.#change(true)
+  }
+
+  async #change(writes: boolean): Promise<boolean> {
+    const ticket = this.#running.do((core, now) => core.change(now, this.#number, writes))
+    await this.#running.settled(ticket)
+    const changed = this.#running.do((core, now) => core.changed(now, this.#number, ticket, writes))
+    // Released meanwhile, it keeps the last that it had.
+    if (!this.#ended) this.#token = this.#running.see(core => core.token(this.#number))
+    return changed
+  }
+
+  /** @internal Gives several of one client back in one write: what became of each. */
+  static async releaseAll(guards: readonly Guard[]): Promise<(ReleaseOutcome | LockError)[]> {
+    const [first] = guards
+    if (first === undefined) return []
+    const running = first.#running
+    const open = guards.filter(guard => !guard.#ended)
+    const tickets = running.do((core, now) => core.release_all(now, Uint32Array.from(open, guard => guard.#number))) as (number | Failure)[]
+    for (const guard of open) guard.#end()
+    return Promise.all(guards.map(async guard => {
+      if (!open.includes(guard)) return guard.#over('release')
+      const ticket = tickets[open.indexOf(guard)] as number | Failure
+      if (isFailure(ticket)) return errorOf(ticket)
+      await running.settled(ticket)
+      return running.do(core => core.released(ticket)) as ReleaseOutcome
+    }))
+  }
+
+  /** @internal The error that ends a block in which it was lost. */
+  lossAtEnd(): LockError | undefined {
+    const why = this.whyLost
+    return why === undefined ? undefined : lost(this.name, why)
+  }
+
+  /**
    * Leaves the lock to a secret, with which `Client.resume` takes it over within `ttl` (20 ms to 24 h), in this program or another, under a
    * higher token. Nobody renews it meanwhile. This guard is dead then. Whoever knows the secret may take the lock.
    *
@@ -124,7 +181,11 @@ export class Guard implements AsyncDisposable {
   }
 
   #own(operation: string): void {
-    if (this.#ended) throw mistake('not_owned', operation, `the guard of lock ${JSON.stringify(this.name)} was released or exported already`)
+    if (this.#ended) throw this.#over(operation)
+  }
+
+  #over(operation: string): LockError {
+    return mistake('not_owned', operation, `the guard of lock ${JSON.stringify(this.name)} was released or exported already`)
   }
 
   #end(): void {

@@ -1,34 +1,35 @@
-import { LockTimeout } from './errors.js'
+import { type AcquireOptions, within } from './asking.js'
+import { mistake } from './errors.js'
 import { Guard } from './guard.js'
-import { type Duration, milliseconds } from './options.js'
+import type { NativeHandle } from './native.js'
+import { OURS, only } from './ours.js'
+import { printable } from './printable.js'
+import { acquired, ask, type Within } from './reactor.js'
+import type { Inspection } from './records.js'
 import type { Running } from './running.js'
+import { block } from './waits.js'
 
-export interface AcquireOptions {
-  /** How long to wait for others; as the lock says. */
-  readonly timeout?: Duration | undefined
-  /** Gives up waiting. */
-  readonly signal?: AbortSignal | undefined
-}
-
-/** What the engine takes for "as the lock says". */
-const AS_THE_LOCK = -1
+export type { AcquireOptions, LockOptions } from './asking.js'
 
 /** A named lock, to be acquired as often as wanted. */
 export class Lock {
   readonly name: string
-  readonly #running: Running
-  readonly #number: number
+  readonly #native: NativeHandle
 
-  private constructor(running: Running, number: number, name: string) {
+  protected constructor()
+  /** @internal */
+  protected constructor(ours: typeof OURS, native: NativeHandle, name: string, client: NativeHandle)
+  protected constructor(...given: unknown[]) {
+    const [ours, native, name] = given as [typeof OURS, NativeHandle, string]
+    only(ours, new.target.name, new.target === Lock ? 'client.lock(name)' : 'client.semaphore(name, permits)')
     this.name = name
-    this.#running = running
-    this.#number = number
-    forgotten.register(this, { running, number })
+    this.#native = native
+    forgotten.register(this, native)
   }
 
   /** @internal */
-  static make(running: Running, number: number, name: string): Lock {
-    return new Lock(running, number, name)
+  static make(native: NativeHandle, name: string): Lock {
+    return new Lock(OURS, native, name, native)
   }
 
   /**
@@ -38,17 +39,26 @@ export class Lock {
    * @throws {@link LockTimeout} when others held it all the time; {@link Unavailable} when the store did not answer for `store_timeout`;
    * {@link AuthFailed}, {@link ForeignLayout}, {@link ProtocolError}, {@link Closed}.
    */
-  async acquire({ timeout, signal }: AcquireOptions = {}): Promise<Guard> {
-    const limit = timeout === undefined ? AS_THE_LOCK : milliseconds('acquire', 'timeout', timeout)
-    if (limit < 0 && timeout !== undefined) milliseconds('acquire', 'timeout', undefined)
-    const guard = await this.#ask(limit, signal)
-    if (guard === null) throw new LockTimeout(`timeout: acquire lock ${JSON.stringify(this.name)}: somebody else holds it; wait with a time limit, or try again later`)
-    return guard
+  acquire(options?: AcquireOptions): Promise<Guard> {
+    return this.acquireAs(0, options)
+  }
+
+  /** @internal */
+  async acquireAs(_number: number, options: AcquireOptions | undefined): Promise<Guard> {
+    const guard = await this.#ask(within(options))
+    if (guard !== null) return guard
+    const what = 'somebody else holds it; wait with a time limit, or try again later'
+    throw mistake('timeout', 'acquire', what, { lock: this.name, store: this.#native.running.address })
   }
 
   /** The lock, if it is free; `null` when somebody else holds it. */
   tryAcquire(): Promise<Guard | null> {
-    return this.#ask(0, undefined)
+    return this.tryAcquireAs(0)
+  }
+
+  /** @internal */
+  tryAcquireAs(_number: number): Promise<Guard | null> {
+    return this.#ask({ timeout: 0 })
   }
 
   /**
@@ -56,49 +66,28 @@ export class Lock {
    *
    * @throws What `work` throws; otherwise `LockLost` when the lock was lost meanwhile; or as {@link acquire}.
    */
-  async using<T>(work: (guard: Guard) => T | PromiseLike<T>, options?: AcquireOptions): Promise<T> {
-    const guard = await this.acquire(options)
-    let done: T
-    try {
-      done = await work(guard)
-    } catch (error) {
-      // What the work throws goes before what a release would say.
-      await guard.release().catch(() => undefined)
-      throw error
-    }
-    await guard[Symbol.asyncDispose]()
-    return done
+  using<T>(work: (guard: Guard) => T | PromiseLike<T>, options?: AcquireOptions): Promise<T> {
+    return block(number => this.acquireAs(number, options), work)
   }
 
-  async #ask(timeout: number, signal: AbortSignal | undefined): Promise<Guard | null> {
-    signal?.throwIfAborted()
-    const running = this.#running
-    const ticket = running.do((core, now) => core.acquire(now, this.#number, timeout))
-    const aborted = signal === undefined ? undefined : aborting(signal)
-    const settled = running.settled(ticket)
-    try {
-      await (aborted === undefined ? settled : Promise.race([settled, aborted.promise]))
-    } catch (reason) {
-      running.forget(ticket)
-      running.do((core, now) => core.abandon(now, ticket))
-      throw reason
-    } finally {
-      aborted?.listensNoMore()
-    }
-    const number = running.do((core, now) => core.granted(now, ticket))
-    return number === 0 ? null : Guard.make(running, number)
+  /** Who holds it, and how many wait for it. */
+  async inspect(): Promise<Inspection> {
+    return printable(await ask<Inspection>(this.#native, 'inspect'))
+  }
+
+  /** @internal */
+  fairIfPossible(): Lock {
+    const { running, number } = this.#native
+    return Lock.make({ running, number: running.do(core => core.fair_if_possible(number)) }, this.name)
+  }
+
+  async #ask(within: Within): Promise<Guard | null> {
+    const number = await acquired<number>(this.#native, within)
+    return number === 0 ? null : Guard.make(this.#native.running, number)
   }
 }
 
-const forgotten = new FinalizationRegistry<{ running: Running; number: number }>(({ running, number }) => {
-  running.see(core => core.forget_lock(number))
+/** @internal What has a number is named no more once its object is gone. */
+export const forgotten = new FinalizationRegistry<{ running: Running; number: number }>(({ running, number }) => {
+  running.see(core => core.forget(number))
 })
-
-function aborting(signal: AbortSignal): { promise: Promise<never>; listensNoMore: () => void } {
-  let abort = (): void => undefined
-  const promise = new Promise<never>((_, reject) => {
-    abort = () => reject(signal.reason)
-    signal.addEventListener('abort', abort, { once: true })
-  })
-  return { promise, listensNoMore: () => signal.removeEventListener('abort', abort) }
-}

@@ -1,6 +1,6 @@
 import { Core } from '../wasm/lockwright.js'
 import { errorOf, type Failure, isFailure, type LockError } from './errors.js'
-import type { Connection, Transport } from './transport.js'
+import type { Connection, Events, Transport } from './transport.js'
 
 /** The longest that a timer takes. */
 const LONGEST = 2 ** 31 - 1
@@ -95,11 +95,13 @@ export class Running {
 
   #dial(line: number): void {
     this.#end(line)
-    let current = true
+    let [connection, current]: [Connection | undefined, boolean] = [undefined, true]
     const about = (tell: (core: Core, now: number) => void): void => {
-      if (current && this.#lines[line] === connection) this.do(tell)
+      // Whoever makes it may say so before it has returned.
+      if (connection === undefined) soon(() => about(tell))
+      else if (current && this.#lines[line] === connection) this.do(tell)
     }
-    const connection = this.#transport.connect(this.#core.host(), this.#core.port(), {
+    const events: Events = {
       opened: () => about((core, now) => core.dialled(now, line)),
       received: bytes => about((core, now) => core.came(now, line, bytes)),
       ended: (code = '', message = '') => about((core, now) => {
@@ -107,7 +109,13 @@ export class Running {
         this.#lines[line] = undefined
         core.ended(now, line, code, message)
       }),
-    })
+    }
+    try {
+      connection = this.#transport.connect(this.#core.host(), this.#core.port(), events)
+    } catch (error) {
+      connection = NONE
+      soon(() => events.ended('EIO', error instanceof Error ? error.message : String(error)))
+    }
     this.#lines[line] = connection
   }
 
@@ -140,6 +148,15 @@ export class Running {
     if (waited) timer?.ref?.()
     else timer?.unref?.()
   }
+}
+
+/** What could not be made. */
+const NONE: Connection = { send: () => undefined, end: () => undefined }
+
+const NOW = Promise.resolve()
+
+function soon(work: () => void): void {
+  void NOW.then(work)
 }
 
 /** What the engine says, its failures as errors. */

@@ -242,6 +242,31 @@ pub fn timed_out(waited: Duration, who: Option<&str>, ahead: Option<u32>) -> Err
     Error::new(Kind::Timeout, "acquire", message)
 }
 
+/// How long the next of several locks may be waited for, of the `timeout` for all of them, of which so much is `left`.
+///
+/// # Errors
+/// `timeout`: nothing would be left but to try it.
+pub fn left_of(timeout: Option<Duration>, left: Option<Duration>) -> Result<Option<Duration>> {
+    match (timeout, left) {
+        (Some(limit), Some(Duration::ZERO)) if !limit.is_zero() => Err(Error::timeout(limit)),
+        (_, left) => Ok(left),
+    }
+}
+
+/// The error for a writer of whom the store did not say that it is a reader now: a reader's place is always there to be
+/// had.
+pub fn not_downgraded() -> Error {
+    let message =
+        "the store did not say that the writer is a reader now; see whether it is held, and downgrade it again";
+    Error::new(Kind::Unavailable, "change", message)
+}
+
+/// The error for one of several locks that was lost while the others were waited for.
+pub fn lost_meanwhile() -> Error {
+    let message = "it was lost while the locks after it were waited for; try again, or give it a longer ttl";
+    Error::new(Kind::Lost, "acquire", message)
+}
+
 /// The same error, saying that there is nobody at the address: asking again in a moment finds nobody either.
 pub fn with_nobody_there(mut error: Error) -> Error {
     error.0.nobody_there = true;

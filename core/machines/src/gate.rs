@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::lease::{BARRIER, LATCH, ReleaseOutcome};
+use crate::options::{AcquireOptions, ConnectOptions};
 use crate::protocol::{Step, Verdict};
 use crate::time::StoreTime;
 
@@ -36,6 +37,21 @@ impl Gate {
             Gate::Barrier(_) => BARRIER,
         }
     }
+}
+
+/// How one waits at a gate whose places last `ttl`: with those of a client's `options` that say where it lies and how
+/// one waits.
+pub fn waits(options: AcquireOptions, ttl: Duration) -> AcquireOptions {
+    let AcquireOptions { layout, format, retry, label, .. } = options;
+    AcquireOptions { ttl, layout, format, retry, label, ..AcquireOptions::default() }
+}
+
+/// For how long after a request that changes something at most a copy of it may be executed: one is sent for as long as
+/// the client tries, and executed a little later than that if at all.
+pub fn copies(options: &ConnectOptions) -> Duration {
+    let ConnectOptions { store_timeout, connect_timeout, response_timeout, .. } = *options;
+    let tries = store_timeout.saturating_add(connect_timeout).saturating_add(response_timeout);
+    tries.saturating_mul(2).saturating_add(Duration::from_secs(60))
 }
 
 /// Whoever went on has nothing to give back.

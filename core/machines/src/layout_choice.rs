@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::gate::Gate;
 use crate::guarantee::Guarantees;
 use crate::options::AcquireOptions;
 use crate::protocol::Layout;
+use crate::share::Share;
 
 /// A layout as it is asked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,6 +23,50 @@ impl<'a> LayoutChoice<'a> {
     pub fn of(options: &'a AcquireOptions) -> Self {
         LayoutChoice { layout: options.layout.as_deref(), format: options.format.as_deref() }
     }
+}
+
+/// What a lock is of.
+#[derive(Clone, Copy, Debug)]
+pub enum Of {
+    /// Itself.
+    Lock,
+    /// A read/write lock, for a reader.
+    Read,
+    /// The same, for the writer.
+    Write,
+    /// A semaphore.
+    Permits {
+        /// How many each acquisition takes.
+        take: u32,
+        /// How many there are.
+        permits: u32,
+    },
+    /// Permits of what has none.
+    Nothing,
+    /// To be told when it is open.
+    Gate(Gate),
+}
+
+impl Of {
+    /// The layout of what is wanted, beside `layout` for locks.
+    ///
+    /// # Errors
+    /// `unsupported` where there is none, `invalid_config` for permits out of range.
+    pub fn layout(self, layout: Arc<dyn Layout>, options: &AcquireOptions) -> Result<Arc<dyn Layout>> {
+        let share = match self {
+            Of::Lock => return Ok(layout),
+            Of::Read => Share::READ,
+            Of::Write => Share::WRITE,
+            Of::Permits { take, permits } => Share::permits(take, permits, options.fair)?,
+            Of::Gate(gate) => return layout.gate(gate).ok_or_else(|| missing(&*layout, gate.name())),
+            Of::Nothing => return Err(Error::invalid("lock", "only a semaphore has permits to take; leave take out")),
+        };
+        layout.shared(share).ok_or_else(|| missing(&*layout, share.primitive.name()))
+    }
+}
+
+fn missing(layout: &dyn Layout, what: &str) -> Error {
+    Error::unsupported("lock", format!("layout {} has no {what}; choose the store's own layout", layout.name()))
 }
 
 /// The one of a store's layouts that is wanted.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_machines::error::timed_out;
-use lockwright_machines::gate::Gate;
 use lockwright_machines::layout_choice;
+pub(crate) use lockwright_machines::layout_choice::Of;
 use lockwright_machines::machine::{PARTING, unfair};
 use lockwright_machines::queue::{OwnerId, Refusal, TaskId};
 use tracing::field::Empty;
@@ -45,41 +45,6 @@ pub struct LockBuilder<F: Face = Async> {
     pub(crate) of: Of,
     pub(super) options: AcquireOptions,
     pub(super) owner: Option<OwnerId>,
-}
-
-/// What a lock is of.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Of {
-    Lock,
-    Read,
-    Write,
-    Permits {
-        take: u32,
-        permits: u32,
-    },
-    /// Permits of what has none.
-    Nothing,
-    /// To be told when it is open.
-    Gate(Gate),
-}
-
-impl Of {
-    /// The layout of what is wanted, beside `layout` for locks.
-    pub(crate) fn layout(self, layout: Arc<dyn Layout>, options: &AcquireOptions) -> Result<Arc<dyn Layout>> {
-        let share = match self {
-            Of::Lock => return Ok(layout),
-            Of::Read => Share::READ,
-            Of::Write => Share::WRITE,
-            Of::Permits { take, permits } => Share::permits(take, permits, options.fair)?,
-            Of::Gate(gate) => return layout.gate(gate).ok_or_else(|| missing(&*layout, gate.name())),
-            Of::Nothing => return Err(Error::invalid("lock", "only a semaphore has permits to take; leave take out")),
-        };
-        layout.shared(share).ok_or_else(|| missing(&*layout, share.primitive.name()))
-    }
-}
-
-fn missing(layout: &dyn Layout, what: &str) -> Error {
-    Error::unsupported("lock", format!("layout {} has no {what}; choose the store's own layout", layout.name()))
 }
 
 impl<F: Face> LockBuilder<F> {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
+use lockwright_machines::gate;
 use lockwright_machines::machine::{Demand, PARTING, Waiting};
 use lockwright_machines::queue::{Ask, OwnerId, TaskId};
 use lockwright_machines::rank::Rank;
@@ -329,12 +330,9 @@ impl Engine {
         self.options.store_timeout
     }
 
-    /// For how long after a request that changes something at most a copy of it may be executed: one is sent for as
-    /// long as the client tries, and executed a little later than that if at all.
+    /// For how long a copy of what it asks may come.
     pub(crate) fn copies(&self) -> Duration {
-        let ConnectOptions { store_timeout, connect_timeout, response_timeout, .. } = self.options;
-        let tries = store_timeout.saturating_add(connect_timeout).saturating_add(response_timeout);
-        tries.saturating_mul(2).saturating_add(Duration::from_secs(60))
+        gate::copies(&self.options)
     }
 
     /// An id for a new attempt.

@@ -33,6 +33,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
+use lockwright_machines::error::{left_of, lost_meanwhile};
+
 use crate::Async;
 use crate::blocking::{Acquiring, Wait};
 use crate::client::{Blocking, Client, Face, Guard, Lock, left};
@@ -119,11 +121,7 @@ impl<F: Face> MultiLock<F> {
     fn complete(guards: Vec<Guard<F>>) -> Result<MultiGuard<F>> {
         match guards.iter().find(|guard| !guard.is_held()) {
             None => Ok(MultiGuard { guards }),
-            Some(lost) => {
-                let message =
-                    "it was lost while the locks after it were waited for; try again, or give it a longer ttl";
-                Err(Error::new(Kind::Lost, "acquire", message).on_lock(lost.name()))
-            }
+            Some(lost) => Err(lost_meanwhile().on_lock(lost.name())),
         }
     }
 
@@ -137,14 +135,6 @@ impl<F: Face> MultiLock<F> {
     fn all_of(&self, granted: Taken<F>) -> Option<Result<MultiGuard<F>>> {
         let all = granted.len() == self.locks.len();
         all.then(|| Self::complete(granted.into_iter().map(|(_, guard)| guard).collect()))
-    }
-}
-
-/// How long the next lock may be waited for, of the `timeout` for all of them; nothing would be left to only try it.
-fn left_of(timeout: Option<Duration>, deadline: Option<Time>) -> Result<Option<Duration>> {
-    match (timeout, deadline.map(left)) {
-        (Some(limit), Some(Duration::ZERO)) if !limit.is_zero() => Err(Error::timeout(limit)),
-        (_, left) => Ok(left),
     }
 }
 
@@ -187,7 +177,7 @@ impl MultiLock {
         loop {
             let mut guards = Vec::with_capacity(self.locks.len());
             for lock in self.locks.iter() {
-                guards.push(lock.acquire_within(left_of(timeout, deadline)?).await?);
+                guards.push(lock.acquire_within(left_of(timeout, deadline.map(left))?).await?);
             }
             match Self::complete(guards) {
                 Err(_) if self.begins_again(deadline) => {}
@@ -299,7 +289,7 @@ impl AcquiringAll {
     }
 
     fn begin_next(&mut self) -> Result<()> {
-        let left = || left_of(self.timeout, self.deadline);
+        let left = || left_of(self.timeout, self.deadline.map(left));
         let next = self.lock.locks.get(self.guards.len());
         self.next = next.map(|lock| Ok(Acquiring::begin(lock.start_for(left()?, self.by)?))).transpose()?;
         Ok(())

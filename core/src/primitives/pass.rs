@@ -2,20 +2,17 @@
 
 use std::time::Duration;
 
-use lockwright_machines::gate::Gate;
+use lockwright_machines::gate::{self, Gate};
 
 use crate::client::{Blocking, Client, Face, Lock, Of};
 use crate::error::{Kind, Result};
-use crate::options::AcquireOptions;
 use crate::token::Token;
 
 impl<F: Face> Client<F> {
     /// What is acquired to pass the `gate` called `name`, with those of the client's options that say where it lies and
     /// how one waits.
     pub(crate) fn gate(&self, name: &str, gate: Gate, ttl: Duration) -> Result<Lock<F>> {
-        let AcquireOptions { layout, format, retry, label, .. } = self.options();
-        let options = AcquireOptions { ttl, layout, format, retry, label, ..AcquireOptions::default() };
-        self.builder(name, Of::Gate(gate)).options(options).build()
+        self.builder(name, Of::Gate(gate)).options(gate::waits(self.options(), ttl)).build()
     }
 }
 

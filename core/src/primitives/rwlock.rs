@@ -32,8 +32,10 @@
 //!   waits for it. A reader that wants to write must not `acquire` the write lock while it holds the read lock, for the
 //!   same reason: [`Guard::try_upgrade`] is for that.
 
+use lockwright_machines::error::not_downgraded;
+
 use crate::client::{Async, Blocking, Client, Face, Guard, LockBuilder, Of};
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::share::Share;
 
 /// A named read/write lock, of which [`read`](Self::read) and [`write`](Self::write) are locks like any other. See the
@@ -93,14 +95,8 @@ impl Guard {
     }
 }
 
-/// A reader's place is always there to be had.
 fn downgraded(done: bool) -> Result<()> {
-    if done {
-        return Ok(());
-    }
-    let message =
-        "the store did not say that the writer is a reader now; see whether it is held, and downgrade it again";
-    Err(Error::new(Kind::Unavailable, "change", message))
+    if done { Ok(()) } else { Err(not_downgraded()) }
 }
 
 impl<F: Face> Guard<F> {

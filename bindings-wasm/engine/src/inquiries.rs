@@ -1,0 +1,216 @@
+//! What is asked of the store beside the machines: a latch's count, who holds a lock, another size of a semaphore.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use lockwright_machines::error::{Error, Kind, Result};
+use lockwright_machines::gate::Answer;
+use lockwright_machines::lease::Inspection;
+use lockwright_machines::protocol::{Inquiry, Question, Reply, Requests};
+use lockwright_machines::time::Time;
+
+use crate::engine::{Engine, Spot, Ticket};
+use crate::requests::{Answered, Job};
+
+/// How long a store that did not answer is left alone.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How often a request may come too late until the clocks are said to run unevenly.
+const LATE: u32 = 3;
+
+/// What is to be known, or done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Want {
+    /// Something of a gate.
+    Question(Question),
+    /// Who holds it.
+    Inspect,
+    /// Another size.
+    Resize(u32),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Answer(Answer),
+    Inspection(Box<Inspection>),
+    Resized,
+}
+
+/// One conversation with the store. It is begun anew with every answer and plays through all that was answered before,
+/// since it borrows from its layout what a step of it says.
+struct Conversation {
+    spot: Rc<Spot>,
+    want: Want,
+    said: Vec<Vec<Reply>>,
+    /// It asks for as long as that.
+    give_up: Time,
+    /// Why it was not answered.
+    told: Option<Error>,
+    /// When to ask again.
+    again_at: Option<Time>,
+    late: u32,
+}
+
+enum Turn<T> {
+    Ask(Requests),
+    Over(Result<T>),
+}
+
+impl<T> Turn<T> {
+    fn map<U>(self, map: impl FnOnce(T) -> U) -> Turn<U> {
+        match self {
+            Turn::Ask(requests) => Turn::Ask(requests),
+            Turn::Over(result) => Turn::Over(result.map(map)),
+        }
+    }
+}
+
+fn play<T>(inquiry: Option<Inquiry<'_, T>>, said: &[Vec<Reply>]) -> Turn<T> {
+    let Some(mut inquiry) = inquiry else {
+        return Turn::Over(Err(Error::unsupported("ask", "this layout cannot be asked for that")));
+    };
+    let mut said = said.iter();
+    loop {
+        match inquiry {
+            Inquiry::Done(result) => return Turn::Over(result),
+            Inquiry::Ask(requests, next) => match said.next() {
+                Some(replies) => inquiry = next(replies),
+                None => return Turn::Ask(requests),
+            },
+        }
+    }
+}
+
+impl Conversation {
+    fn turn(&self) -> Turn<Found> {
+        let Spot { layout, name, key } = &*self.spot;
+        match self.want {
+            Want::Question(question) => play(layout.question(key.clone(), question), &self.said).map(Found::Answer),
+            Want::Resize(permits) => play(layout.resize(key.clone(), permits), &self.said).map(|()| Found::Resized),
+            Want::Inspect => {
+                play(Some(layout.inspect(name, key.clone())), &self.said).map(|seen| Found::Inspection(Box::new(seen)))
+            }
+        }
+    }
+}
+
+/// All conversations of a client.
+#[derive(Default)]
+pub(crate) struct Inquiries {
+    open: HashMap<Ticket, Conversation>,
+    found: HashMap<Ticket, Result<Found>>,
+}
+
+impl Inquiries {
+    pub(crate) fn is_settled(&self, ticket: Ticket) -> bool {
+        self.found.contains_key(&ticket)
+    }
+
+    pub(crate) fn take(&mut self, ticket: Ticket) -> Option<Result<Found>> {
+        self.found.remove(&ticket)
+    }
+
+    /// Nobody wants to know any more.
+    pub(crate) fn forget(&mut self, ticket: Ticket) {
+        self.open.remove(&ticket);
+        self.found.remove(&ticket);
+    }
+
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.open.values().filter_map(|conversation| conversation.again_at).min()
+    }
+
+    /// Those that are to ask again at `now`.
+    fn take_due(&mut self, now: Time) -> Vec<Ticket> {
+        let mut due = |(ticket, conversation): (&Ticket, &mut Conversation)| {
+            conversation.again_at.take_if(|at| *at <= now).map(|_| *ticket)
+        };
+        self.open.iter_mut().filter_map(&mut due).collect()
+    }
+
+    /// None of them is answered any more.
+    pub(crate) fn close(&mut self) {
+        let closed = || Error::new(Kind::Closed, "ask", "the client was closed; connect again");
+        self.found.extend(self.open.drain().map(|(ticket, _)| (ticket, Err(closed()))));
+    }
+}
+
+impl Engine {
+    /// Asks the store. The ticket for what is found.
+    ///
+    /// # Errors
+    /// `closed`.
+    pub(crate) fn inquire(&mut self, now: Time, spot: &Rc<Spot>, want: Want) -> Result<Ticket> {
+        self.check_open()?;
+        let ticket = self.next_ticket();
+        let give_up = now.after(self.config().options.store_timeout);
+        let spot = spot.clone();
+        let conversation = Conversation { spot, want, said: Vec::new(), give_up, told: None, again_at: None, late: 0 };
+        self.inquiries.open.insert(ticket, conversation);
+        self.continue_inquiry(ticket);
+        self.look(now);
+        Ok(ticket)
+    }
+
+    fn continue_inquiry(&mut self, ticket: Ticket) {
+        let Some(conversation) = self.inquiries.open.get(&ticket) else { return };
+        match conversation.turn() {
+            Turn::Ask(requests) => self.requests.ask(Job::Inquiry(ticket), requests),
+            Turn::Over(result) => self.conclude_inquiry(ticket, result),
+        }
+    }
+
+    fn conclude_inquiry(&mut self, ticket: Ticket, result: Result<Found>) {
+        let Some(conversation) = self.inquiries.open.remove(&ticket) else { return };
+        let address = self.config().address.clone();
+        let result = result.map_err(|error| error.on_lock(conversation.spot.name.clone()).on_store(address));
+        self.inquiries.found.insert(ticket, result);
+    }
+
+    /// Those that are due ask again.
+    pub(crate) fn look_at_inquiries(&mut self, now: Time) {
+        for ticket in self.inquiries.take_due(now) {
+            self.continue_inquiry(ticket);
+        }
+    }
+
+    pub(crate) fn inquiry_answered(&mut self, now: Time, ticket: Ticket, sent: Time, answered: Answered) {
+        let Some(conversation) = self.inquiries.open.get_mut(&ticket) else { return };
+        let error = match answered {
+            Answered::Replies(replies) => {
+                conversation.said.push(replies);
+                return self.inquiry_went_on(ticket, sent);
+            }
+            Answered::NotSent(error) | Answered::Unknown { error, .. } => error,
+        };
+        if error.kind() != Kind::Unavailable || now >= conversation.give_up {
+            // The last try had less time than it needs, so what was found before says more.
+            let error = conversation.told.take().filter(|_| error.kind() == Kind::Unavailable).unwrap_or(error);
+            return self.conclude_inquiry(ticket, Err(error));
+        }
+        conversation.told = Some(error);
+        conversation.again_at = Some(now.after(PAUSE).min(conversation.give_up));
+    }
+
+    fn inquiry_went_on(&mut self, ticket: Ticket, sent: Time) {
+        let Some(conversation) = self.inquiries.open.get_mut(&ticket) else { return };
+        match conversation.turn() {
+            // What came too late says what time it is at the store, so that the next one does not.
+            Turn::Over(Ok(Found::Answer(Answer::Late(at)))) => {
+                conversation.said.clear();
+                conversation.late += 1;
+                let is_uneven = conversation.late >= LATE;
+                self.requests.learn(sent, at);
+                if is_uneven {
+                    let late = "the store finds every request too late; see whether its clock runs evenly";
+                    self.conclude_inquiry(ticket, Err(Error::new(Kind::Unavailable, "ask", late)));
+                } else {
+                    self.continue_inquiry(ticket);
+                }
+            }
+            Turn::Over(result) => self.conclude_inquiry(ticket, result),
+            Turn::Ask(requests) => self.requests.ask(Job::Inquiry(ticket), requests),
+        }
+    }
+}

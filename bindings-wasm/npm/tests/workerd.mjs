@@ -1,0 +1,83 @@
+// workerd with a script and the package in it, on a free port.
+import { spawn } from 'node:child_process'
+import { mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const PACKAGE = join(dirname(fileURLToPath(import.meta.url)), '..')
+// Only the program itself: what starts it waits for it in a way that outlives a signal.
+const WORKERD = join(PACKAGE, '../tests/tools/node_modules/@cloudflare/workerd-linux-64/bin/workerd')
+
+export async function freePort() {
+  const server = createServer().listen(0, '127.0.0.1')
+  await new Promise(listening => server.once('listening', listening))
+  const { port } = server.address()
+  await new Promise(closed => server.close(closed))
+  return port
+}
+
+/** Serves `script`, which finds the package beside it, until `stop`. `more` is put into the worker, `services` beside it. */
+export async function serve(script, { bindings = '', more = '', services = '', port } = {}) {
+  const folder = mkdtempSync(join(tmpdir(), 'lockwright-workerd-'))
+  port ??= await freePort()
+  symlinkSync(join(PACKAGE, 'dist'), join(folder, 'dist'))
+  symlinkSync(join(PACKAGE, 'wasm'), join(folder, 'wasm'))
+  symlinkSync(script, join(folder, 'main.js'))
+  const modules = [
+    '(name = "main.js", esModule = embed "main.js")',
+    ...readdirSync(join(PACKAGE, 'dist')).filter(name => name.endsWith('.js')).map(name => `(name = "dist/${name}", esModule = embed "dist/${name}")`),
+    '(name = "wasm/lockwright.js", esModule = embed "wasm/lockwright.js")',
+    '(name = "wasm/lockwright_bg.wasm", wasm = embed "wasm/lockwright_bg.wasm")',
+  ]
+  writeFileSync(join(folder, 'config.capnp'), `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [(name = "main", worker = .worker), (name = "internet", network = (allow = ["local"]))${services}],
+  sockets = [(name = "http", address = "127.0.0.1:${port}", http = (), service = "main")],
+);
+const worker :Workerd.Worker = (
+  compatibilityDate = "2026-11-01",
+  modules = [${modules.join(', ')}],
+  bindings = [${bindings}],
+  ${more}
+);
+`)
+  const child = spawn(WORKERD, ['serve', join(folder, 'config.capnp'), '--verbose'], { stdio: ['ignore', 'ignore', 'pipe'] })
+  let said = ''
+  child.stderr.on('data', bytes => (said += bytes))
+  const ended = new Promise(resolve => child.once('exit', resolve))
+  const stop = async () => {
+    child.kill('SIGKILL')
+    await ended
+    rmSync(folder, { recursive: true, force: true })
+  }
+  const url = `http://127.0.0.1:${port}`
+  for (let left = 1_000; ; left--) {
+    // Any answer says that it listens.
+    const answer = await fetch(`${url}/`).catch(() => undefined)
+    if (answer !== undefined) {
+      await answer.arrayBuffer()
+      break
+    }
+    if (left === 0 || child.exitCode !== null) {
+      await stop()
+      throw new Error(`workerd does not serve: ${said}`)
+    }
+    await new Promise(next => setTimeout(next, 10))
+  }
+  return { url, port, stop, said: () => said }
+}
+
+/** So many requests, so many at once: what each answered. */
+export async function requests(url, count, atOnce) {
+  const answers = []
+  let left = count
+  await Promise.all(Array.from({ length: atOnce }, async () => {
+    while (left-- > 0) {
+      const response = await fetch(url)
+      answers.push({ status: response.status, ...(await response.json()) })
+    }
+  }))
+  return answers
+}

@@ -1,0 +1,38 @@
+import { milliseconds } from '../wasm/lockwright.js'
+import type { Running } from './running.js'
+
+/** What has a number in the engine. */
+export interface NativeHandle {
+  readonly running: Running
+  readonly number: number
+}
+
+let doubted = false
+
+/** What the files that this package shares with the Node package ask of the native layer there. */
+export const native = {
+  options: () => ({
+    lock: {
+      ttl: 'span',
+      timeout: 'limit',
+      renew: 'flag',
+      max_hold: 'span',
+      at_least_for: 'span',
+      fair: 'flag',
+      rank: 'count',
+      reentrant: 'flag',
+      layout: 'text',
+      format: 'text',
+      retry: 'range',
+      label: 'text',
+    },
+    require: {},
+    connect: {},
+  }),
+  span: (text: string): number | null => milliseconds(text) ?? null,
+  /** Whether there is somebody to be warned, who was not yet. */
+  firstDoubt(): boolean {
+    if (doubted || typeof process === 'undefined' || typeof process.emitWarning !== 'function') return false
+    return (doubted = true)
+  },
+}

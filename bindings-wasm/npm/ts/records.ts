@@ -1,0 +1,57 @@
+/** Why a held lock was lost. */
+export type LossReason = 'expired' | 'max_hold' | 'abandoned' | 'not_renewed' | 'gone' | 'broken' | 'closed'
+
+/** What a release found. */
+export type ReleaseOutcome = 'released' | 'expired' | 'stolen' | 'unknown'
+
+/** Who holds a lock. */
+export interface Holder {
+  /** A hash that tells two holders apart. */
+  readonly owner: string
+  /** `wasm` for a holder like this package. */
+  readonly host: string
+  readonly pid: number
+  readonly language: string
+  readonly label: string
+  /** Milliseconds, where the store can tell. */
+  readonly heldFor?: number | undefined
+  /** Milliseconds that the lease still lasts at the store; `Infinity` for a lease of another library that has no end. */
+  readonly remaining: number
+  /** 0 for a holder that uses another library. */
+  readonly firstToken: bigint
+  readonly lastToken: bigint
+}
+
+/** What `inspect` tells about a lock. */
+export interface Inspection {
+  readonly name: string
+  readonly layout: string
+  /** `undefined` when it is free. */
+  readonly holder?: Holder | undefined
+  /** How many wait, over all clients. */
+  readonly waiters: number
+  /** What lies there, held or remembered; `undefined` where nothing does. */
+  readonly primitive?: 'lock' | 'rwlock' | 'semaphore' | 'latch' | 'barrier' | undefined
+  /** For a read/write lock or a semaphore: what it is, and all who hold it. */
+  readonly shared?: Sharing | undefined
+  /** For a latch: how many are still to come. */
+  readonly latch?: { readonly count: number } | undefined
+}
+
+/** Who holds a read/write lock or a semaphore. */
+export interface Sharing {
+  readonly primitive: 'rwlock' | 'semaphore'
+  /** How many there are, of a semaphore. */
+  readonly permits?: number | undefined
+  /** In the order of their tokens. */
+  readonly holders: readonly Part[]
+  /** How many more hold it than these. */
+  readonly unlisted: number
+}
+
+/** What one of several holders has. */
+export interface Part {
+  /** `read`, `write`, or how many permits. */
+  readonly holds: string
+  readonly holder: Holder
+}
