@@ -246,8 +246,8 @@ impl Reactor {
         Ok(reactor)
     }
 
-    /// Polls what can go on, and tells what ended: how many are told in `everyday`, or triples of a kind, a number and a
-    /// value, one after another.
+    /// Polls what can go on, and tells what ended: how many jobs are told in `everyday`, or triples of a kind, a number
+    /// and a value, one after another.
     #[napi(catch_unwind)]
     pub fn turn<'env>(&self, env: &'env Env) -> napi::Result<Told<'env>> {
         self.notifier.notified.store(false, Ordering::Release);

@@ -172,8 +172,8 @@ pub(crate) fn inspected(layout: &str, name: &str, reply: &Reply) -> crate::Resul
     seen.ok_or_else(|| nonsense("inspect", std::slice::from_ref(reply)))
 }
 
-/// Reads `[primitive, capacity, waiters, [[units, card]...], [claimant, held-us, remaining-us, token, units, card]...]`,
-/// at whose end stands `[holders, units]` where more hold than a reply has room for.
+/// Reads what [`inspection`](crate::inspection) has of a read/write lock and a semaphore, at whose end stands
+/// `[holders, units]` where more hold than a reply has room for.
 pub(crate) fn read_inspection(list: &[Reply], nothing: Inspection) -> Option<Inspection> {
     let [Reply::Text(primitive), capacity, waiters, Reply::List(queue), holders @ ..] = list else { return None };
     let primitive = Primitive::named(primitive)?;
