@@ -193,7 +193,7 @@ fn ranks_are_served_as_the_reference_does() {
     // Ten seconds of waiting are a rank, and its holder is gone before the first of them is told.
     for (waits, first) in [(9, 3), (10, 3), (11, 2)] {
         let mut commands = vec![ask(0, 0), ask(2, 0), seconds(waits), ask(3, 1), seconds(20)];
-        commands.extend([ask(4, 0), release(first), release(5 - first), release(4)]);
+        commands.extend([Command::Inspect, ask(4, 0), release(first), release(5 - first), release(4)]);
         play_in_redis::<LockCell>(&commands).unwrap_or_else(|failed| panic!("{commands:?}: {failed}"));
     }
 }
