@@ -1006,6 +1006,10 @@ impl Sink for Engine {
 
     fn restarted(&self) {
         notice::store_restarted(self.store.address());
+        self.unheard();
+    }
+
+    fn unheard(&self) {
         for entry in self.live_entries() {
             let effects = entry.verify(self);
             self.perform_in_background(&entry, effects);

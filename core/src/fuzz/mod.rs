@@ -21,6 +21,8 @@ pub use uri::uri;
 
 #[cfg(feature = "memcached")]
 pub use crate::stores::memcached::fuzz::memcached_answer;
+#[cfg(feature = "mysql")]
+pub use crate::stores::mysql::fuzz::mysql_answer;
 #[cfg(feature = "redis")]
 pub use crate::stores::redis::fuzz::{redis_frames, redis_greeting, redis_push, redis_reply};
 #[cfg(feature = "sqlite")]
@@ -48,6 +50,7 @@ pub(crate) fn is_readable(error: &Error) {
     feature = "sqlite",
     feature = "redis",
     feature = "memcached",
+    feature = "mysql",
     feature = "zookeeper"
 ))]
 type Target = fn(&[u8]);
@@ -59,12 +62,14 @@ type Target = fn(&[u8]);
     feature = "sqlite",
     feature = "redis",
     feature = "memcached",
+    feature = "mysql",
     feature = "zookeeper"
 ))]
-const TARGETS: [(&str, Target); 15] = [
+const TARGETS: [(&str, Target); 16] = [
     ("kept_text", kept_text),
     ("layout_reply", layout_reply),
     ("memcached_answer", memcached_answer),
+    ("mysql_answer", mysql_answer),
     ("redis_frames", redis_frames),
     ("redis_greeting", redis_greeting),
     ("redis_push", redis_push),
@@ -85,6 +90,7 @@ const TARGETS: [(&str, Target); 15] = [
     feature = "sqlite",
     feature = "redis",
     feature = "memcached",
+    feature = "mysql",
     feature = "zookeeper"
 ))]
 mod tests {

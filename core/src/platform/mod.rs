@@ -17,7 +17,7 @@ pub(crate) mod random;
 pub(crate) mod runtime;
 #[cfg(feature = "redis")]
 pub(crate) mod socket;
-#[cfg(any(feature = "memcached", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "memcached", feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 pub(crate) mod stream;
 pub(crate) mod timer;
 

@@ -324,6 +324,14 @@ pub trait Sink: Send + Sync {
     )]
     fn session_over(&self);
 
+    /// What was pushed before the inbox was live went past it, if opening one takes so long that this happens: what is
+    /// held must be verified.
+    #[cfg_attr(
+        not(any(feature = "unstable-store", feature = "postgres")),
+        allow(dead_code, reason = "of those that are built in, only some stores take so long")
+    )]
+    fn unheard(&self);
+
     /// The server is not the one it was (restarted, failed over): what it promised must be verified.
     fn restarted(&self);
 }

@@ -44,7 +44,7 @@ pub(super) fn has_tls_files(options: &ConnectOptions) -> bool {
 ///
 /// # Errors
 /// `invalid_config`.
-#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 pub(super) fn without_tls(scheme: &str, options: &ConnectOptions) -> Result<()> {
     match has_tls_files(options) {
         false => Ok(()),
@@ -56,7 +56,7 @@ pub(super) fn without_tls(scheme: &str, options: &ConnectOptions) -> Result<()> 
 ///
 /// # Errors
 /// `invalid_config` where one of them is missing.
-#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 pub(super) fn identity(options: &ConnectOptions) -> Result<Option<(&str, &str)>> {
     match (&options.cert, &options.key) {
         (None, None) => Ok(None),
@@ -66,7 +66,7 @@ pub(super) fn identity(options: &ConnectOptions) -> Result<Option<(&str, &str)>>
 }
 
 /// A file that is of no use.
-#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 pub(super) fn unusable(option: &str, file: &str) -> Error {
     invalid(format!("the file {file:?} of the option {option} cannot be used; it must be PEM"))
 }

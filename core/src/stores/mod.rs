@@ -11,6 +11,8 @@ pub mod etcd;
 pub mod memcached;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]
@@ -21,28 +23,42 @@ pub mod sqlite;
 pub mod zookeeper;
 
 mod adapter;
-#[cfg(any(feature = "etcd", feature = "memcached", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(
+    feature = "etcd",
+    feature = "memcached",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "zookeeper"
+))]
 mod address;
 /// What the machines' own tests compare a store with.
-#[cfg(all(test, any(feature = "postgres", feature = "sqlite")))]
+#[cfg(all(test, any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 #[path = "../../machines/tests/comparison/mod.rs"]
 mod comparison;
-#[cfg(any(feature = "etcd", feature = "memcached", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(
+    feature = "etcd",
+    feature = "memcached",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "zookeeper"
+))]
 mod login;
 mod nodes;
-#[cfg(any(feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod pipe;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod push;
-#[cfg(any(feature = "memcached", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "memcached", feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod reach;
 mod registry;
-#[cfg(all(test, any(feature = "postgres", feature = "sqlite")))]
+#[cfg(all(test, any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 #[path = "../../machines/tests/requests/mod.rs"]
 mod requests;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 mod sql;
-#[cfg(any(feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod tls;
 
 #[cfg(not(feature = "unstable-store"))]

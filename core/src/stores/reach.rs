@@ -10,7 +10,7 @@ use crate::error::{Error, Kind};
 /// Why a connection could not be made. Without and with TLS addresses begin with `schemes`.
 pub(super) fn unreachable(schemes: [&'static str; 2], has_tls: bool, error: io::Error) -> Error {
     let [plain, secure] = schemes;
-    #[cfg(any(feature = "postgres", feature = "redis", feature = "zookeeper"))]
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
     if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         let (kind, message) = match tls {
             rustls::Error::InvalidCertificate(_) => {
@@ -26,7 +26,7 @@ pub(super) fn unreachable(schemes: [&'static str; 2], has_tls: bool, error: io::
     reach::unreachable(schemes, has_tls, error)
 }
 
-#[cfg(any(feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 fn not_tls(plain: &str, secure: &str) -> Error {
     Error::new(Kind::Protocol, "connect", format!("the server does not speak TLS; write {plain} for {secure}"))
 }

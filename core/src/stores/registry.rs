@@ -67,18 +67,23 @@ const STORES: &[(&[&str], &str, Opener)] = &[
     (&["memcached"], "memcached://localhost", |uri| super::memcached::open(uri)),
     #[cfg(feature = "etcd")]
     (&["etcd", "etcds"], "etcd://localhost", |uri| super::etcd::open(uri)),
+    #[cfg(feature = "mysql")]
+    (&["mysql", "mariadb"], "mysql://localhost/locks", |uri| super::mysql::open(uri)),
     #[cfg(feature = "postgres")]
     (&["postgres", "postgresql"], "postgres://localhost/locks", |uri| super::postgres::open(uri)),
     #[cfg(feature = "zookeeper")]
     (&["zookeeper", "zookeepers"], "zookeeper://localhost", |uri| super::zookeeper::open(uri)),
 ];
 
-/// Schemes of stores that are planned.
-const PLANNED: &[&str] = &["mysql", "mariadb"];
-
 /// Schemes of stores that are built in by a feature which is not there by itself.
-const OPTIONAL: &[(&str, &str)] =
-    &[("etcd", "etcd"), ("etcds", "etcd"), ("postgres", "postgres"), ("postgresql", "postgres")];
+const OPTIONAL: &[(&str, &str)] = &[
+    ("etcd", "etcd"),
+    ("etcds", "etcd"),
+    ("mysql", "mysql"),
+    ("mariadb", "mysql"),
+    ("postgres", "postgres"),
+    ("postgresql", "postgres"),
+];
 
 /// The store that an address names. Nothing is sent.
 ///
@@ -107,9 +112,6 @@ fn open_one(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
             Some(feature) => {
                 let message = format!("{scheme}:// is not built in; build lockwright with its feature {feature:?}");
                 Error::unsupported("connect", message)
-            }
-            None if PLANNED.contains(&scheme) => {
-                Error::unsupported("connect", format!("{scheme}:// is not built yet; there are: {all}"))
             }
             None => Error::invalid("connect", format!("there is no store for {scheme}://; there are: {all}")),
         });
@@ -191,7 +193,6 @@ mod tests {
         says("redis://h:port", "not a URI (invalid port number)");
         says("redis://a,b", "the address names several hosts, and this store has one");
         says("redis://a:1,b:2/0", "redis+cluster://a,b");
-        says("mysql://h/db", "mysql:// is not built yet; there are: memory, sqlite, redis");
         says("redis+sentinel://h,i", "the name of the master is missing");
         says("http://h", "there is no store for http://; there are: memory");
         says(

@@ -4,6 +4,8 @@
 pub mod etcd;
 pub mod memcached;
 pub mod memory;
+pub mod mysql;
 pub mod postgres;
 pub mod redis;
+pub mod sql;
 pub mod zookeeper;

@@ -8,25 +8,17 @@ use lockwright_machines::stores::postgres::layouts::native;
 use tokio::time::timeout;
 use tokio_postgres::{Client, Statement};
 
-use super::config::Config;
 use super::connection::{Connection, dial};
 use super::{failure, inbox, statements};
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
-use crate::protocol::{InboxId, Layout, Reply, Requests};
-use crate::session::Inbox;
-use crate::stores::sql::records::Records;
+use crate::protocol::{Call, InboxId};
+use crate::stores::sql::config::Config;
+use crate::stores::sql::store::{SqlStore, silent};
 use crate::stores::sql::table::{Change, Exchanged, Failure, Listed, Range, Table, Window};
-use crate::stores::{Answered, BoxFuture, Closing, Ends, Outcome, Schema, Sink, Store, Subscription, Topic, not_sent};
-use crate::time::{StoreTime, Time};
-
-/// See the [module](super).
-pub(crate) struct Postgres {
-    records: Arc<Records<Arc<Database>>>,
-    layouts: [Arc<dyn Layout>; 1],
-    closing: Closing,
-}
+use crate::stores::{BoxFuture, Sink, Store, sql};
+use crate::time::StoreTime;
 
 /// The database, and the connection to it.
 pub(super) struct Database {
@@ -43,19 +35,12 @@ struct Line {
     exchange: OnceLock<Statement>,
 }
 
-impl Postgres {
-    /// Does nothing yet: the first request dials.
-    pub(super) fn new(config: Config) -> Self {
-        let (layout, response_timeout) = (native::layout(&config.prefix), config.response_timeout);
-        let clock = Arc::new(StoreClock::default());
-        let (line, dialling) = (Mutex::default(), Arc::default());
-        let database = Arc::new(Database { config, line, dialling, clock: clock.clone() });
-        Postgres {
-            records: Arc::new(Records::new(database, clock, response_timeout)),
-            layouts: [Arc::new(layout)],
-            closing: Closing::default(),
-        }
-    }
+/// A store of that database. Sends nothing.
+pub(super) fn store(config: Config) -> Arc<dyn Store> {
+    let (layout, clock) = (native::layout(&config.prefix), Arc::new(StoreClock::default()));
+    let (line, dialling) = (Mutex::default(), Arc::default());
+    let database = Arc::new(Database { config, line, dialling, clock: clock.clone() });
+    Arc::new(SqlStore::new(database, clock, layout))
 }
 
 impl Database {
@@ -124,28 +109,11 @@ impl Database {
         }
     }
 
-    async fn make(self: &Arc<Self>, limit: Time) -> Answered {
-        let sent = clock::now();
-        let made =
-            self.over_the_line(limit.since(sent), async |line: &Line| statements::make(&line.client).await).await;
-        match made {
-            Ok(()) => Answered { sent, outcome: Outcome::Replies(vec![Reply::Nil]) },
-            // Made or not, it may be asked for again.
-            Err(Failure::NotDone(error) | Failure::Unknown(error)) => not_sent(error),
-            Err(Failure::Again) => not_sent(silent()),
-        }
-    }
-
     /// Has whoever listens at `inbox` told `text`.
     pub(super) async fn tell(self: &Arc<Self>, inbox: InboxId, text: &str) -> Result<(), Failure> {
         let patience = self.config.response_timeout;
         self.over_the_line(patience, async |line: &Line| statements::tell(&line.client, inbox, text).await).await
     }
-}
-
-fn silent() -> Error {
-    let message = "the database did not answer in time; see whether it runs and is reachable";
-    Error::new(Kind::Unavailable, "connect", message)
 }
 
 impl Table for Arc<Database> {
@@ -168,72 +136,27 @@ impl Table for Arc<Database> {
     }
 }
 
-/// Ends the listening at an inbox.
-#[derive(Default)]
-struct Wanted(Closing);
+impl sql::store::Database for Arc<Database> {
+    const MAKE: &'static Call = &native::MAKE;
 
-impl Ends for Wanted {
-    fn ended(&self) {
-        self.0.close();
-    }
-}
-
-impl Store for Postgres {
-    fn address(&self) -> &Arc<str> {
-        &self.records.table.config.address
+    fn config(&self) -> &Config {
+        &self.config
     }
 
-    fn layouts(&self) -> &[Arc<dyn Layout>] {
-        &self.layouts
+    fn longest(&self) -> Duration {
+        self.config.response_timeout
     }
 
-    fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
-        Box::pin(async move {
-            if matches!(requests.as_slice(), [request] if std::ptr::eq(request.call, &raw const native::MAKE)) {
-                return self.records.table.make(limit).await;
-            }
-            let answered = self.records.perform(requests, limit).await;
-            if self.records.is_to_be_swept()
-                && let Ok(handle) = runtime::handle()
-            {
-                let records = self.records.clone();
-                handle.spawn(async move { records.sweep().await });
-            }
-            answered
-        })
+    fn make(&self, patience: Duration) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(self.over_the_line(patience, async |line: &Line| statements::make(&line.client).await))
     }
 
-    fn void_after(&self, given_up: Time, _: Time) -> Time {
-        self.records.void_after(given_up)
-    }
-
-    fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
-        let Topic::Inbox(inbox) = topic else { return Subscription::of(Inbox::Unavailable) };
-        let wanted = Arc::new(Wanted::default());
-        let ends = wanted.clone();
-        let listen = move || -> BoxFuture<'static, ()> {
-            let (store, sink, wanted) = (self.clone(), sink.clone(), wanted.clone());
-            Box::pin(async move {
-                let listens = wanted.0.cuts_short(inbox::listen(store.records.table.clone(), inbox, sink));
-                store.closing.cuts_short(listens).await;
-            })
-        };
-        Subscription::of(Inbox::Closed).until(ends).in_background(Box::new(listen))
-    }
-
-    fn schema(&self) -> Option<Schema<'_>> {
-        Some(Schema { text: native::SCHEMA, make: native::make() })
+    fn listen(&self, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
+        Box::pin(inbox::listen(self.clone(), inbox, sink))
     }
 
     fn close(&self) {
-        self.closing.close();
-        *locked(&self.records.table.line) = None;
-    }
-}
-
-impl std::fmt::Debug for Postgres {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Postgres({})", self.records.table.config.address)
+        *locked(&self.line) = None;
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -12,18 +11,15 @@ use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{AsyncMessage, Client, NoTls, Notification};
 
-use super::config::Config;
 use super::failure;
 use super::statements;
-use crate::error::Error;
 use crate::platform::stream::Stream;
 use crate::stores::pipe::Pipe;
-use crate::stores::reach;
+use crate::stores::sql::config::{Config, has_no_tls};
 use crate::time::StoreTime;
 
 /// Asks a server for TLS; it answers with one letter.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
-const SCHEMES: [&str; 2] = ["postgres://, or sslmode=disable,", "sslmode=verify-full"];
 
 /// A connection that was made.
 pub(super) struct Connection {
@@ -42,24 +38,18 @@ pub(super) struct Connection {
 pub(super) async fn dial(config: &Config) -> crate::Result<Connection> {
     match timeout(config.connect_timeout, dial_at_leisure(config)).await {
         Ok(dialled) => dialled,
-        Err(_) => Err(unreachable(config, io::ErrorKind::TimedOut.into())),
+        Err(_) => Err(config.unreachable(io::ErrorKind::TimedOut.into())),
     }
-}
-
-fn unreachable(config: &Config, error: io::Error) -> Error {
-    reach::unreachable(SCHEMES, config.tls.is_some(), error)
 }
 
 async fn dial_at_leisure(config: &Config) -> crate::Result<Connection> {
     let credentials = config.login.credentials_aside().await?;
-    let found = tokio::net::lookup_host((config.host.as_str(), config.port)).await;
-    let found: Vec<SocketAddr> = found.map_err(|error| unreachable(config, reach::unknown_host(error)))?.collect();
-    let mut stream = Stream::to(&found).await.map_err(|error| unreachable(config, error))?;
+    let mut stream = config.reach().await?;
     if config.tls.is_some() {
-        ask_for_tls(&mut stream).await.map_err(|error| unreachable(config, error))?;
+        ask_for_tls(&mut stream).await.map_err(|error| config.unreachable(error))?;
     }
     let port = stream.port();
-    let pipe = Pipe::over(stream, config.tls.as_ref()).await.map_err(|error| unreachable(config, error))?;
+    let pipe = Pipe::over(stream, config.tls.as_ref()).await.map_err(|error| config.unreachable(error))?;
     let mut library = tokio_postgres::Config::new();
     // What TLS there is was begun already.
     library.ssl_mode(SslMode::Disable).application_name("lockwright");
@@ -131,6 +121,6 @@ async fn ask_for_tls(stream: &mut Stream) -> io::Result<()> {
     stream.read_exact(&mut answer).await?;
     match answer {
         [b'S'] => Ok(()),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, rustls::Error::General("the server has no TLS".into()))),
+        _ => Err(has_no_tls()),
     }
 }

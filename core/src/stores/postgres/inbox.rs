@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
+use tokio_postgres::Notification;
 
 use super::client::Database;
 use super::connection::{Connection, dial};
@@ -65,24 +66,30 @@ async fn hear(database: &Arc<Database>, inbox: InboxId, sink: &Weak<dyn Sink>, a
         Ok(Ok(())) => {}
         _ => return (End::Broken, false),
     }
-    match timeout(PATIENCE, heard.recv()).await {
-        Ok(Some(_)) => {}
-        Ok(None) => return (End::Broken, false),
-        Err(_) => return (End::Deaf, false),
+    // What others tell meanwhile is told once the inbox is live.
+    let mut early = Vec::new();
+    loop {
+        match timeout(PATIENCE, heard.recv()).await {
+            Ok(Some(notification)) if notification.payload() == SOUND => break,
+            Ok(Some(notification)) => early.push(notification),
+            Ok(None) => return (End::Broken, false),
+            Err(_) => return (End::Deaf, false),
+        }
     }
     tell(sink, |sink| sink.inbox(Inbox::Live));
-    if again {
+    match again {
         // It may be another server, or have lost its last commits.
-        tell(sink, |sink| sink.restarted());
+        true => tell(sink, |sink| sink.restarted()),
+        // To dial takes as long as somebody needs to break a lock.
+        false => tell(sink, |sink| sink.unheard()),
     }
+    early.iter().for_each(|notification| hand_over(sink, notification));
     let mut is_asked = false;
     while sink.strong_count() > 0 {
         match timeout(HEARTBEAT, heard.recv()).await {
             Ok(Some(notification)) => {
                 is_asked = false;
-                if let Some((key, event)) = push::decode(notification.payload()) {
-                    tell(sink, |sink| sink.pushed(key, &event));
-                }
+                hand_over(sink, &notification);
             }
             Ok(None) => return (End::Broken, true),
             Err(_) if is_asked => return (End::Broken, true),
@@ -95,6 +102,12 @@ async fn hear(database: &Arc<Database>, inbox: InboxId, sink: &Weak<dyn Sink>, a
         }
     }
     (End::Broken, true)
+}
+
+fn hand_over(sink: &Weak<dyn Sink>, notification: &Notification) {
+    if let Some((key, event)) = push::decode(notification.payload()) {
+        tell(sink, |sink| sink.pushed(key, &event));
+    }
 }
 
 fn tell(sink: &Weak<dyn Sink>, what: impl FnOnce(&dyn Sink)) {

@@ -116,6 +116,9 @@ impl Sink for Heard {
 
     fn session_over(&self) {}
 
+    /// A server pushes to none that is not open.
+    fn unheard(&self) {}
+
     fn restarted(&self) {
         if let Some(sink) = self.cluster.upgrade().and_then(|cluster| cluster.ears()).and_then(|ears| ears.sink()) {
             sink.restarted();

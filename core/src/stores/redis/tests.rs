@@ -284,6 +284,8 @@ impl Sink for Ears {
 
     fn session_over(&self) {}
 
+    fn unheard(&self) {}
+
     fn restarted(&self) {
         self.tell(Heard::Restarted);
     }

@@ -10,8 +10,10 @@
 //! written into the statement: it is done only if the clock stands between that moment and the request's limit, so that
 //! neither a client's wrong idea of the clock nor a statement that comes late grants anything.
 
+pub(super) mod config;
 mod known;
 pub(super) mod records;
 pub(super) mod row;
+pub(super) mod store;
 pub(super) mod table;
 mod text;

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 use super::known::Known;
 use super::row::{Computed, Row, compute, is_idle, is_over};
+use super::store::silent;
 use super::table::{Change, Exchanged, Expected, Failure, Range, Seen, Table, Window};
-use crate::error::{Error, Kind};
 use crate::name::MAX_BYTES;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, random};
@@ -39,6 +39,8 @@ const SLACK: Duration = Duration::from_millis(2);
 pub(crate) struct Records<T> {
     pub(crate) table: T,
     response_timeout: Duration,
+    /// How long a statement may last at the server that began there.
+    longest: Duration,
     known: std::sync::Mutex<Known>,
     clock: Arc<StoreClock>,
     turns: [tokio::sync::Mutex<()>; TURNS],
@@ -65,10 +67,11 @@ struct Step {
 }
 
 impl<T: Table> Records<T> {
-    pub(crate) fn new(table: T, clock: Arc<StoreClock>, response_timeout: Duration) -> Self {
+    pub(crate) fn new(table: T, clock: Arc<StoreClock>, response_timeout: Duration, longest: Duration) -> Self {
         Records {
             table,
             response_timeout,
+            longest,
             known: std::sync::Mutex::default(),
             clock,
             turns: std::array::from_fn(|_| tokio::sync::Mutex::default()),
@@ -77,10 +80,10 @@ impl<T: Table> Records<T> {
         }
     }
 
-    /// Until when what was asked for at `given_up` may still be done. A statement that begins in time may take as long
-    /// again, waiting for a row.
+    /// Until when what was asked for at `given_up` may still be done. A statement that begins in time may wait for a
+    /// row.
     pub(crate) fn void_after(&self, given_up: Time) -> Time {
-        let lasts = 2 * self.response_timeout;
+        let lasts = self.response_timeout + self.longest;
         given_up.after(lasts + lasts / DRIFT_DIVISOR + SLACK)
     }
 
@@ -97,7 +100,7 @@ impl<T: Table> Records<T> {
             [only] => self.turn(only.key, limit).await,
             _ => Ok(None),
         };
-        let Ok(_turn) = turn else { return not_sent(too_late()) };
+        let Ok(_turn) = turn else { return not_sent(silent()) };
         // Not the database was silent while others of this client had their turn.
         let limit = limit.after(clock::now().since(began));
         let mut replies = vec![Reply::Nil; requests.len()];
@@ -145,7 +148,7 @@ impl<T: Table> Records<T> {
         let asked = clock::now();
         let patience = self.response_timeout.min(limit.since(asked));
         if patience.is_zero() {
-            return Err(Failure::NotDone(too_late()));
+            return Err(Failure::NotDone(silent()));
         }
         let is_unsure = moment.is_none() && self.clock.is_old(asked);
         let from = moment.map_or_else(|| self.clock.at(asked), |moment| moment.at);
@@ -247,7 +250,7 @@ impl<T: Table> Records<T> {
         let page = self.table.page(range, limit.since(sent).min(self.response_timeout)).await;
         let (rows, now) = match page {
             Ok(page) => page,
-            Err(Failure::Again) => return not_sent(too_late()),
+            Err(Failure::Again) => return not_sent(silent()),
             Err(Failure::NotDone(error) | Failure::Unknown(error)) => return not_sent(error),
         };
         let next = if rows.len() == PAGE { rows.last().map(|(key, _)| key.to_string()) } else { None };
@@ -306,7 +309,7 @@ impl Part<'_> {
         let Some((kind, record)) = computed.kept.clone() else {
             return Ok(Step { change: change(expected, None, Vec::new()), computed: Some(computed) });
         };
-        let write = Row { version: version()?, kind, record };
+        let write = Row { version: unique()?, kind, record };
         let told = computed.pushes.iter();
         let pushes = told.filter_map(|(inbox, event)| Some((*inbox, push::encode(self.key, event)?))).collect();
         Ok(Step { change: change(expected, Some(write), pushes), computed: Some(computed) })
@@ -323,18 +326,10 @@ impl Part<'_> {
     }
 }
 
-/// A number that no other write has.
-fn version() -> crate::Result<i64> {
+/// A number that no other has.
+pub(crate) fn unique() -> crate::Result<i64> {
     // Of 64 bits, without the sign: a match by chance would take the same row at the same moment.
     Ok(i64::try_from(random::number()? & 0x7FFF_FFFF_FFFF_FFFF).unwrap_or(i64::MAX).max(1))
-}
-
-fn too_late() -> Error {
-    Error::new(
-        Kind::Unavailable,
-        "connect",
-        "the database did not answer in time; see whether it runs and is reachable",
-    )
 }
 
 #[cfg(test)]
@@ -428,7 +423,7 @@ mod tests {
     }
 
     fn client(table: &Arc<Played>) -> Records<Arc<Played>> {
-        Records::new(table.clone(), Arc::default(), Duration::from_secs(1))
+        Records::new(table.clone(), Arc::default(), Duration::from_secs(1), Duration::from_secs(1))
     }
 
     /// The token that was granted, if one was; and from when on the lease counts.
@@ -473,7 +468,7 @@ mod tests {
         let table = Arc::new(Played::default());
         let client = client(&table);
         ask(&client, acquire(1)).await.0.unwrap();
-        locked(&table.failures).push_back(Failure::Unknown(too_late()));
+        locked(&table.failures).push_back(Failure::Unknown(silent()));
         let answered = client.perform(&[release(1)], clock::now().after(Duration::from_secs(5))).await;
         let Outcome::Unknown { void_after, .. } = answered.outcome else { panic!("{answered:?}") };
         assert!(void_after.since(clock::now()) > Duration::from_millis(1900));

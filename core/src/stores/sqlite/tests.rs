@@ -114,6 +114,8 @@ impl Sink for Ears {
 
     fn session_over(&self) {}
 
+    fn unheard(&self) {}
+
     fn restarted(&self) {
         self.put(Heard::Restarted);
     }

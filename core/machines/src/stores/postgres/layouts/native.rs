@@ -3,7 +3,8 @@
 use crate::cell_layout;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::native_machine::NativeLayout;
-use crate::protocol::{Call, Inquiry, Request};
+use crate::protocol::Call;
+use crate::stores::sql;
 
 /// What makes the table.
 pub const SCHEMA: &str = include_str!("schema.sql");
@@ -15,12 +16,7 @@ pub const PAGE: &str = include_str!("page.sql");
 pub const REMOVE: &str = include_str!("remove.sql");
 
 /// Makes the table.
-pub static MAKE: Call = Call { name: "make", body: SCHEMA, batch: false };
-
-/// Makes the table where there is none.
-pub fn make<'a>() -> Inquiry<'a, ()> {
-    Inquiry::of(Request::new(&MAKE, "".into(), []), |_| Ok(()))
-}
+pub static MAKE: Call = sql::making(SCHEMA);
 
 /// The layout, for a connection that puts `prefix` before every name.
 pub fn layout(prefix: &str) -> NativeLayout {

@@ -1,0 +1,2 @@
+-- What somebody was told.
+SELECT id, message FROM lockwright_told WHERE inbox = ? ORDER BY told, id

@@ -1,0 +1,3 @@
+//! The layouts of MySQL and MariaDB.
+
+pub mod native;

@@ -1,0 +1,164 @@
+//! One database, and a few connections to it.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use lockwright_machines::store_clock::StoreClock;
+use lockwright_machines::stores::mysql::layouts::native;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::line::{Answers, Broken, Line, dial};
+use super::{failure, inbox, statements};
+use crate::error::{Error, Kind};
+use crate::platform::mutex::locked;
+use crate::platform::{clock, runtime};
+use crate::protocol::{Call, InboxId};
+use crate::stores::sql::config::Config;
+use crate::stores::sql::store::{self, SqlStore, silent};
+use crate::stores::sql::table::{Change, Exchanged, Failure, Listed, Range, Table, Window};
+use crate::stores::{BoxFuture, Sink, Store};
+use crate::time::StoreTime;
+
+/// Connections of a client at most: a statement that waits for somebody's row keeps no others waiting, and commits of
+/// several are kept together.
+const LINES: usize = 4;
+
+/// A store of that database. Sends nothing.
+pub(super) fn store(config: Config) -> Arc<dyn Store> {
+    let (layout, clock) = (native::layout(&config.prefix), Arc::new(StoreClock::default()));
+    let (lines, idle) = (Arc::new(Semaphore::new(LINES)), Mutex::default());
+    let database = Arc::new(Database { config, lines, idle, clock: clock.clone() });
+    Arc::new(SqlStore::new(database, clock, layout))
+}
+
+/// The database, and the connections to it.
+pub(super) struct Database {
+    config: Config,
+    /// As many as may still be used.
+    lines: Arc<Semaphore>,
+    /// Those that nobody uses.
+    idle: Mutex<Vec<Line>>,
+    clock: Arc<StoreClock>,
+}
+
+impl Database {
+    /// What `statements` come to. It is waited for though whoever asks gives up meanwhile, so that the next to use the
+    /// connection finds nothing of it.
+    async fn ask(self: &Arc<Self>, statements: String, patience: Duration) -> Result<Answers, Failure> {
+        let began = clock::now();
+        let permit = match timeout(patience, self.lines.clone().acquire_owned()).await {
+            Ok(Ok(permit)) => permit,
+            Ok(Err(_)) | Err(_) => return Err(Failure::NotDone(silent())),
+        };
+        let database = self.clone();
+        let asks = async move {
+            let _permit = permit;
+            let mut line = database.line().await.map_err(Failure::NotDone)?;
+            let patience = patience.saturating_sub(clock::now().since(began));
+            match timeout(patience, line.ask(&statements)).await {
+                // What is left open by what was refused ends with its connection.
+                Ok(Ok(answers)) if answers.refused.is_some() => Ok(answers),
+                Ok(Ok(answers)) => {
+                    locked(&database.idle).push(line);
+                    Ok(answers)
+                }
+                Ok(Err(Broken::Garbled(error))) if error.kind() == Kind::Unsupported => Err(Failure::NotDone(error)),
+                Ok(Err(broken)) => Err(Failure::Unknown(failure::of_line(broken))),
+                Err(_) => Err(Failure::Unknown(silent())),
+            }
+        };
+        let asked = runtime::handle().map_err(Failure::NotDone)?.spawn(asks);
+        asked.await.unwrap_or_else(|ended| {
+            Err(Failure::Unknown(Error::new(Kind::Internal, "connect", "a statement ended early").caused_by(ended)))
+        })
+    }
+
+    /// A connection that nobody uses, or a new one.
+    async fn line(&self) -> crate::Result<Line> {
+        loop {
+            let idle = locked(&self.idle).pop();
+            match idle {
+                Some(mut line) => {
+                    if line.is_idle().await {
+                        return Ok(line);
+                    }
+                }
+                None => {
+                    let (line, now) = dial(&self.config, longest(&self.config)).await?;
+                    self.clock.learn(clock::now(), now);
+                    return Ok(line);
+                }
+            }
+        }
+    }
+
+    async fn exchange(self: &Arc<Self>, changes: &[Change], window: Window) -> Result<Exchanged, Failure> {
+        let statements = statements::exchange(changes, window).map_err(Failure::NotDone)?;
+        let answers = self.ask(statements, window.patience).await?;
+        statements::exchanged(changes, window, answers)
+    }
+
+    /// What `inbox` was told since, besides what it heard.
+    pub(super) async fn hear(
+        self: &Arc<Self>,
+        inbox: InboxId,
+        heard: &[i64],
+        is_first: bool,
+    ) -> Result<Vec<(i64, String)>, Failure> {
+        statements::told(self.ask(statements::hear(inbox, heard, is_first), self.config.response_timeout).await?)
+    }
+}
+
+/// The server counts whole seconds.
+fn longest(config: &Config) -> Duration {
+    Duration::from_secs(config.response_timeout.as_millis().div_ceil(1000).max(1) as u64)
+}
+
+impl Table for Arc<Database> {
+    fn exchange<'a>(&'a self, changes: &'a [Change], window: Window) -> BoxFuture<'a, Result<Exchanged, Failure>> {
+        Box::pin(Database::exchange(self, changes, window))
+    }
+
+    fn page<'a>(
+        &'a self,
+        range: Range<'a>,
+        patience: Duration,
+    ) -> BoxFuture<'a, Result<(Vec<Listed>, StoreTime), Failure>> {
+        Box::pin(async move { statements::paged(self.ask(statements::page(range), patience).await?) })
+    }
+
+    fn remove<'a>(&'a self, rows: &'a [(Arc<str>, i64)], patience: Duration) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async move { statements::refused(&self.ask(statements::remove(rows), patience).await?) })
+    }
+}
+
+impl store::Database for Arc<Database> {
+    const MAKE: &'static Call = &native::MAKE;
+
+    fn config(&self) -> &Config {
+        &self.config
+    }
+
+    fn longest(&self) -> Duration {
+        longest(&self.config)
+    }
+
+    fn make(&self, patience: Duration) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(async move { statements::refused(&self.ask(native::SCHEMA.into(), patience).await?) })
+    }
+
+    fn listen(&self, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
+        Box::pin(inbox::listen(self.clone(), inbox, sink))
+    }
+
+    fn close(&self) {
+        locked(&self.idle).clear();
+    }
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Database({:?})", self.config)
+    }
+}

@@ -1,0 +1,220 @@
+//! A connection to the server.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, ReadBuf};
+use tokio::time::timeout;
+
+use super::wire::{self, First, Login, Next, Said, Values, Who};
+use super::{failure, statements};
+use crate::error::{Error, Kind};
+use crate::stores::pipe::Pipe;
+use crate::stores::sql::config::{Config, has_no_tls};
+use crate::time::StoreTime;
+
+/// Far longer than what any server says first.
+const LONGEST_GREETING: usize = 4096;
+
+/// See the [module](self).
+pub(super) struct Line {
+    pipe: BufReader<Pipe>,
+}
+
+/// What a statement comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// So many rows were changed.
+    Changed(u64),
+    Rows(Vec<Values>),
+}
+
+/// What the statements of a packet come to: as many answers as there are, and what the server refused behind them.
+#[derive(Debug)]
+pub(super) struct Answers {
+    pub(super) all: Vec<Answer>,
+    pub(super) refused: Option<Said>,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Broken {
+    Connection(io::Error),
+    /// What came is none.
+    Garbled(Error),
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Self {
+        Broken::Connection(error)
+    }
+}
+
+impl From<Error> for Broken {
+    fn from(error: Error) -> Self {
+        Broken::Garbled(error)
+    }
+}
+
+/// A connection, and what the database's clock said.
+///
+/// # Errors
+/// `unavailable` where nobody answers, `auth` where the server wants somebody else, `protocol` where it is none,
+/// `invalid_config` for a database that cannot be used.
+pub(super) async fn dial(config: &Config, longest: Duration) -> crate::Result<(Line, StoreTime)> {
+    match timeout(config.connect_timeout, dial_at_leisure(config, longest)).await {
+        Ok(dialled) => dialled,
+        Err(_) => Err(config.unreachable(io::ErrorKind::TimedOut.into())),
+    }
+}
+
+async fn dial_at_leisure(config: &Config, longest: Duration) -> crate::Result<(Line, StoreTime)> {
+    let credentials = config.login.credentials_aside().await?;
+    let broken = |broken| match broken {
+        Broken::Connection(error) => config.unreachable(error),
+        Broken::Garbled(error) => error,
+    };
+    let mut stream = config.reach().await?;
+    // Whoever else speaks first says no number of a packet, or none that a greeting has.
+    let head = read_head(&mut stream).await.map_err(broken)?;
+    if head.number != 0 || head.length > LONGEST_GREETING {
+        return Err(wire::garbled());
+    }
+    let greeting = match wire::greeting(&read_rest(&mut stream, head).await.map_err(broken)?)? {
+        Ok(greeting) => greeting,
+        Err(said) => return Err(failure::of_server(&said)),
+    };
+    let who = Who {
+        user: if credentials.user.is_empty() { "root" } else { &credentials.user },
+        password: &credentials.password,
+        database: config.database.as_deref().unwrap_or_default(),
+        is_secure: config.tls.is_some(),
+    };
+    if who.is_secure {
+        if !greeting.has_tls {
+            return Err(config.unreachable(has_no_tls()));
+        }
+        write(&mut stream, 1, &who.asks_for_tls()).await.map_err(broken)?;
+    }
+    let pipe = Pipe::over(stream, config.tls.as_ref()).await.map_err(|error| config.unreachable(error))?;
+    let mut line = Line { pipe: BufReader::new(pipe) };
+    line.log_in(&who, who.logs_in(&greeting)?).await.map_err(broken)??;
+    let settled = line.ask(&statements::settle(longest)).await.map_err(broken)?;
+    Ok((line, statements::settled(settled)?))
+}
+
+impl Line {
+    async fn log_in(&mut self, who: &Who<'_>, sends: Vec<u8>) -> Result<crate::Result<()>, Broken> {
+        write(self.pipe.get_mut(), if who.is_secure { 2 } else { 1 }, &sends).await?;
+        loop {
+            let (number, packet) = read(&mut self.pipe).await?;
+            match who.goes_on(&packet) {
+                Ok(Login::Done) => return Ok(Ok(())),
+                Ok(Login::Waits) => {}
+                Ok(Login::Sends(more)) => write(self.pipe.get_mut(), number.wrapping_add(1), &more).await?,
+                Ok(Login::Refused(said)) => return Ok(Err(failure::of_server(&said))),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+    }
+
+    /// What `statements`, one behind the other with a `;` between them, come to.
+    pub(super) async fn ask(&mut self, statements: &str) -> Result<Answers, Broken> {
+        write(self.pipe.get_mut(), 0, &wire::query(statements)).await?;
+        let mut all = Vec::new();
+        let refused = loop {
+            let (_, packet) = read(&mut self.pipe).await?;
+            let more = match wire::first(&packet)? {
+                First::Refused(said) => break Some(said),
+                First::Done { affected, more } => {
+                    all.push(Answer::Changed(affected));
+                    more
+                }
+                First::Columns(columns) => match self.rows(columns).await? {
+                    Ok((rows, more)) => {
+                        all.push(Answer::Rows(rows));
+                        more
+                    }
+                    Err(said) => break Some(said),
+                },
+            };
+            if !more {
+                break None;
+            }
+        };
+        Ok(Answers { all, refused })
+    }
+
+    async fn rows(&mut self, columns: u64) -> Result<Result<(Vec<Values>, bool), Said>, Broken> {
+        for _ in 0..=columns {
+            read(&mut self.pipe).await?;
+        }
+        let mut rows = Vec::new();
+        loop {
+            match wire::next(&read(&mut self.pipe).await?.1, columns)? {
+                Next::Row(row) => rows.push(row),
+                Next::End { more } => return Ok(Ok((rows, more))),
+                Next::Refused(said) => return Ok(Err(said)),
+            }
+        }
+    }
+
+    /// Whether the server still waits for what is asked next. One that ended the connection has said so.
+    pub(super) async fn is_idle(&mut self) -> bool {
+        if !self.pipe.buffer().is_empty() {
+            return false;
+        }
+        let mut byte = [0];
+        let mut into = ReadBuf::new(&mut byte);
+        poll_fn(|context| Poll::Ready(Pin::new(&mut self.pipe).poll_read(context, &mut into).is_pending())).await
+    }
+}
+
+/// How a packet begins.
+struct Head {
+    length: usize,
+    number: u8,
+}
+
+async fn read_head(from: &mut (impl AsyncRead + Unpin)) -> Result<Head, Broken> {
+    let mut head = [0; 4];
+    from.read_exact(&mut head).await?;
+    let [low, middle, high, number] = head;
+    Ok(Head { length: u32::from_le_bytes([low, middle, high, 0]) as usize, number })
+}
+
+/// The next packet's number and payload.
+async fn read(from: &mut (impl AsyncRead + Unpin)) -> Result<(u8, Vec<u8>), Broken> {
+    let head = read_head(from).await?;
+    let number = head.number;
+    Ok((number, read_rest(from, head).await?))
+}
+
+async fn read_rest(from: &mut (impl AsyncRead + Unpin), Head { length, .. }: Head) -> Result<Vec<u8>, Broken> {
+    if length == wire::LONGEST {
+        return Err(wire::garbled().into());
+    }
+    // A length is believed as far as bytes come.
+    let mut payload = Vec::new();
+    let read = from.take(length as u64).read_to_end(&mut payload).await?;
+    if read < length {
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+    }
+    Ok(payload)
+}
+
+async fn write(to: &mut (impl tokio::io::AsyncWrite + Unpin), number: u8, payload: &[u8]) -> Result<(), Broken> {
+    let length = u32::try_from(payload.len()).ok().filter(|length| (*length as usize) < wire::LONGEST);
+    let length = length.ok_or_else(|| {
+        let message = "a record is longer than MySQL takes in one packet, 16 MiB; have fewer wait in one fair queue";
+        Broken::Garbled(Error::new(Kind::Unsupported, "connect", message))
+    })?;
+    let [low, middle, high, _] = length.to_le_bytes();
+    let packet = [&[low, middle, high, number], payload].concat();
+    to.write_all(&packet).await?;
+    to.flush().await?;
+    Ok(())
+}

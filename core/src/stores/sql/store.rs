@@ -1,0 +1,142 @@
+//! A store of [records](super::records) in some database.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use lockwright_machines::native_machine::NativeLayout;
+use lockwright_machines::store_clock::StoreClock;
+use lockwright_machines::stores::sql;
+
+use super::config::Config;
+use super::records::Records;
+use super::table::{Failure, Table};
+use crate::error::{Error, Kind};
+use crate::platform::{clock, runtime};
+use crate::protocol::{Call, InboxId, Layout, Reply, Requests};
+use crate::session::Inbox;
+use crate::stores::{Answered, BoxFuture, Closing, Ends, Outcome, Schema, Sink, Store, Subscription, Topic, not_sent};
+use crate::time::Time;
+
+/// A database with a [`Table`] in it, and how it is spoken to.
+pub(crate) trait Database: Table + Clone {
+    /// Makes the table; its body is the text of the schema.
+    const MAKE: &'static Call;
+
+    fn config(&self) -> &Config;
+
+    /// How long a statement may last at the server that began there.
+    fn longest(&self) -> Duration;
+
+    /// Makes the table where there is none.
+    fn make(&self, patience: Duration) -> BoxFuture<'_, Result<(), Failure>>;
+
+    /// Listens at an inbox and reports to `sink` until that is gone.
+    fn listen(&self, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()>;
+
+    /// Ends the connections that nobody asks anything on.
+    fn close(&self);
+}
+
+/// See the [module](self).
+pub(crate) struct SqlStore<D> {
+    records: Arc<Records<D>>,
+    layouts: [Arc<dyn Layout>; 1],
+    closing: Closing,
+}
+
+impl<D: Database> SqlStore<D> {
+    /// One whose idea of the database's clock is `clock`. Does nothing yet: the first request dials.
+    pub(crate) fn new(database: D, clock: Arc<StoreClock>, layout: NativeLayout) -> Self {
+        let (patience, longest) = (database.config().response_timeout, database.longest());
+        SqlStore {
+            records: Arc::new(Records::new(database, clock, patience, longest)),
+            layouts: [Arc::new(layout)],
+            closing: Closing::default(),
+        }
+    }
+
+    async fn make(&self, limit: Time) -> Answered {
+        let sent = clock::now();
+        match self.records.table.make(limit.since(sent)).await {
+            Ok(()) => Answered { sent, outcome: Outcome::Replies(vec![Reply::Nil]) },
+            // Made or not, it may be asked for again.
+            Err(Failure::NotDone(error) | Failure::Unknown(error)) => not_sent(error),
+            Err(Failure::Again) => not_sent(silent()),
+        }
+    }
+}
+
+/// No answer came in time.
+pub(crate) fn silent() -> Error {
+    let message = "the database did not answer in time; see whether it runs and is reachable";
+    Error::new(Kind::Unavailable, "connect", message)
+}
+
+/// Ends the listening at an inbox.
+#[derive(Default)]
+struct Wanted(Closing);
+
+impl Ends for Wanted {
+    fn ended(&self) {
+        self.0.close();
+    }
+}
+
+impl<D: Database> Store for SqlStore<D> {
+    fn address(&self) -> &Arc<str> {
+        &self.records.table.config().address
+    }
+
+    fn layouts(&self) -> &[Arc<dyn Layout>] {
+        &self.layouts
+    }
+
+    fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
+        Box::pin(async move {
+            if matches!(requests.as_slice(), [request] if std::ptr::eq(request.call, D::MAKE)) {
+                return self.make(limit).await;
+            }
+            let answered = self.records.perform(requests, limit).await;
+            if self.records.is_to_be_swept()
+                && let Ok(handle) = runtime::handle()
+            {
+                let records = self.records.clone();
+                handle.spawn(async move { records.sweep().await });
+            }
+            answered
+        })
+    }
+
+    fn void_after(&self, given_up: Time, _: Time) -> Time {
+        self.records.void_after(given_up)
+    }
+
+    fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
+        let Topic::Inbox(inbox) = topic else { return Subscription::of(Inbox::Unavailable) };
+        let wanted = Arc::new(Wanted::default());
+        let ends = wanted.clone();
+        let listen = move || -> BoxFuture<'static, ()> {
+            let (store, sink, wanted) = (self.clone(), sink.clone(), wanted.clone());
+            Box::pin(async move {
+                let listens = store.records.table.listen(inbox, sink);
+                store.closing.cuts_short(wanted.0.cuts_short(listens)).await;
+            })
+        };
+        Subscription::of(Inbox::Closed).until(ends).in_background(Box::new(listen))
+    }
+
+    fn schema(&self) -> Option<Schema<'_>> {
+        Some(Schema { text: D::MAKE.body, make: sql::make(D::MAKE) })
+    }
+
+    fn close(&self) {
+        self.closing.close();
+        self.records.table.close();
+    }
+}
+
+impl<D: Database> std::fmt::Debug for SqlStore<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SqlStore({})", self.records.table.config().address)
+    }
+}

@@ -1,0 +1,398 @@
+//! The whole way down and back over a MariaDB.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use lockwright::Kind;
+use lockwright::blocking::Client;
+use lockwright::lease::ReleaseOutcome;
+
+fn address() -> String {
+    std::env::var("LOCKWRIGHT_TEST_MARIADB").unwrap_or_else(|_| {
+        panic!(
+            "these tests need a MariaDB: run `conformance/services/mariadb.sh start` and set LOCKWRIGHT_TEST_MARIADB to the \
+             address it prints"
+        )
+    })
+}
+
+/// Host, port and database.
+fn place() -> (String, String, String) {
+    let uri = address();
+    let (_, place) = uri.split_once('@').unwrap();
+    let (server, database) = place.split_once('/').unwrap();
+    let (host, port) = server.split_once(':').unwrap();
+    (host.into(), port.into(), database.into())
+}
+
+fn client(uri: &str, options: &str) -> Client {
+    lockwright::blocking::connect(&format!("{uri}?{options}")).unwrap()
+}
+
+fn name(of: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("test-{}-{}/{of}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The operator's own program.
+fn operator() -> Command {
+    let (host, port, database) = place();
+    let mut command = Command::new("mariadb");
+    command.args(["--no-defaults", "-h", &host, "-P", &port, "-u", "root", "-BN", "--unbuffered", &database]);
+    command
+}
+
+/// What it says.
+fn sql(statement: &str) -> String {
+    let done = operator().args(["-e", statement]).output().unwrap();
+    assert!(done.status.success(), "{statement}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap().trim().to_owned()
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_lock_is_taken_and_given_back_and_tokens_rise() {
+    let (client, name) = (client(&address(), ""), name("x"));
+    let mut last = 0;
+    for _ in 0..3 {
+        let guard = client.lock(&name).acquire().unwrap();
+        assert!(guard.is_held() && guard.token().n > last);
+        assert!(guard.remaining() > Duration::from_secs(25) && guard.remaining() < Duration::from_secs(30));
+        last = guard.token().n;
+        assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    }
+    let hold = format!("SELECT JSON_VALUE(record, '$.lock.hold') IS NULL FROM lockwright_locks WHERE name = '{name}'");
+    assert_eq!(sql(&hold), "1");
+}
+
+/// Each of these is one name to some collation of text, `utf8mb4_bin` among them.
+#[test]
+fn names_that_a_collation_takes_for_one_are_not_one() {
+    let (client, name) = (client(&address(), ""), name("x"));
+    let alike = ["", " ", "  ", "A", "a", "ä", "a\u{308}", "ß", "ss", "'", "\\", "%", "\u{1F512}"];
+    let held: Vec<_> =
+        alike.iter().map(|end| client.lock(&format!("{name}{end}")).try_acquire().unwrap().unwrap()).collect();
+    assert!(held.iter().all(|guard| guard.is_held()));
+    let listed = client.list().unwrap();
+    assert_eq!(listed.iter().filter(|listed| listed.starts_with(&name)).count(), alike.len());
+}
+
+#[test]
+fn an_uncontended_verb_is_one_packet_and_whoever_used_it_last_asks_nothing_first() {
+    let user = user("");
+    let (host, port, database) = place();
+    let client = client(&format!("mariadb://{user}:x@{host}:{port}/{database}"), "");
+    let name = name("x");
+    let _ = client.lock(&name).acquire().unwrap().release().unwrap();
+    let count = || {
+        let looks = "SELECT SELECT_COMMANDS, UPDATE_COMMANDS, ACCESS_DENIED + ROLLBACK_TRANSACTIONS";
+        sql(&format!("{looks} FROM information_schema.USER_STATISTICS WHERE USER = '{user}'"))
+    };
+    let numbers = |text: &str| text.split('\t').map(|number| number.parse::<i64>().unwrap()).collect::<Vec<_>>();
+    let before = numbers(&count());
+    for _ in 0..10 {
+        let _ = client.lock(&name).acquire().unwrap().release().unwrap();
+    }
+    let after = numbers(&count());
+    // Each packet ends by one look.
+    assert_eq!(after[0] - before[0], 20, "{before:?} {after:?}");
+    sql(&format!("DROP USER {user}"));
+}
+
+#[test]
+fn whoever_waits_is_served_and_nobody_elses_lock_is_given_back() {
+    let uri = address();
+    let (first, second, name) = (client(&uri, ""), client(&uri, ""), name("x"));
+    let held = first.lock(&name).ttl(Duration::from_millis(300)).renew(false).acquire().unwrap();
+    let next = second.lock(&name).acquire().unwrap();
+    assert!(next.token() > held.token() && !held.is_held());
+    assert!(held.extend(Duration::from_secs(9)).is_err());
+    assert!(held.release().map_or(true, |outcome| outcome != ReleaseOutcome::Released));
+    assert!(next.is_held() && first.lock(&name).try_acquire().unwrap().is_none());
+    next.extend(Duration::from_secs(90)).unwrap();
+    assert!(next.remaining() > Duration::from_secs(60));
+    let seen = first.inspect(&name).unwrap().holder.unwrap();
+    assert_eq!((seen.first_token, seen.card.pid), (next.token().n, std::process::id()));
+    let token = next.token();
+    assert!(first.break_lock(&name, token).unwrap());
+    assert!(first.lock(&name).try_acquire().unwrap().is_some());
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_to_do() {
+    let (host, port, database) = place();
+    let says = |uri: &str, kind: Kind, part: &str| {
+        let client = client(uri, "store_timeout=1s&connect_timeout=300ms");
+        let error = client.lock(&name("x")).acquire().unwrap_err();
+        assert_eq!(error.kind(), kind, "{uri}: {error}");
+        let shown = format!("{error} {error:?}");
+        assert!(shown.contains(part) && !shown.contains("hunter2"), "{uri}: {shown}");
+    };
+    let server = format!("{host}:{port}");
+    says(&format!("mysql://locker:hunter2@{server}/{database}"), Kind::Auth, "refused the user or the password");
+    says(&format!("mysql://root@{server}/hidden"), Kind::InvalidConfig, "there is no such database");
+    says(&format!("mysql://root@{server}/mysql"), Kind::InvalidConfig, "lockwright schema");
+    says("mysql://root:hunter2@127.0.0.1:1/x", Kind::Unavailable, "nothing listens there");
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = other.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in other.incoming() {
+            let _ = stream.unwrap().write_all(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n");
+        }
+    });
+    says(&format!("mysql://root:hunter2@{at}/x"), Kind::Protocol, "neither MySQL nor MariaDB");
+    let nameless = lockwright::blocking::connect(&format!("mysql://root@{server}")).unwrap_err();
+    assert!(nameless.to_string().contains("names no database"), "{nameless}");
+}
+
+#[test]
+fn a_later_versions_row_is_refused_by_its_word() {
+    let (client, name) = (client(&address(), ""), name("x"));
+    sql(&format!("INSERT INTO lockwright_locks VALUES ('{name}', 1, 'carousel', '{{}}', 0)"));
+    let error = client.lock(&name).acquire().unwrap_err();
+    assert_eq!(error.kind(), Kind::ForeignLayout);
+    assert!(error.to_string().contains("this name is a carousel's"), "{error}");
+}
+
+/// A user who may do what programs need, with `limits`.
+fn user(limits: &str) -> String {
+    let user = name("u").replace(['-', '/'], "");
+    sql(&format!("CREATE USER {user} IDENTIFIED BY 'x' {limits}"));
+    sql(&format!("GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright_locks TO {user}"));
+    sql(&format!("GRANT SELECT, INSERT, DELETE ON lockwright_told TO {user}"));
+    user
+}
+
+/// A database of its own, of the operator's user.
+struct Database(String);
+
+impl Database {
+    fn new() -> Self {
+        let own = name("d").replace(['-', '/'], "_");
+        sql(&format!("CREATE DATABASE {own}"));
+        Database(own)
+    }
+
+    fn uri(&self) -> String {
+        let (host, port, _) = place();
+        format!("mysql://root@{host}:{port}/{}", self.0)
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let _ = operator().args(["-e", &format!("DROP DATABASE {}", self.0)]).output();
+    }
+}
+
+#[test]
+fn a_table_that_keeps_nothing_together_or_folds_names_is_refused() {
+    for (columns, engine) in [("name varbinary(9)", "Aria"), ("name varchar(9)", "InnoDB")] {
+        let own = Database::new();
+        sql(&format!("CREATE TABLE {}.lockwright_locks ({columns}) ENGINE = {engine}", own.0));
+        let error = client(&own.uri(), "").lock("x").acquire().unwrap_err();
+        assert_eq!(error.kind(), Kind::InvalidConfig, "{error}");
+        assert!(error.to_string().contains("not one of the engine InnoDB"), "{error}");
+    }
+}
+
+#[test]
+fn connections_that_end_are_made_again_and_nothing_held_is_lost() {
+    let (client, name) = (client(&address(), "ttl=5s"), name("x"));
+    let guard = client.lock(&name).acquire().unwrap();
+    // By the operator, and by the server since nothing was asked for a second.
+    for end in ["KILL USER locker", "SET GLOBAL wait_timeout = 1"] {
+        sql(end);
+        if end.starts_with("SET") {
+            let _ = lockwright::blocking::connect(&address()).unwrap().lock(&format!("{name}-new")).acquire().unwrap();
+            until("the server ends them", || {
+                sql("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'locker' AND TIME > 1") == "0"
+            });
+            sql("SET GLOBAL wait_timeout = 28800");
+        }
+        let other = client.lock(&format!("{name}-other")).acquire().unwrap();
+        assert_eq!(other.release().unwrap(), ReleaseOutcome::Released);
+    }
+    assert!(guard.is_held());
+    guard.extend(Duration::from_secs(5)).unwrap();
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+}
+
+/// Somebody's transaction that stays open.
+struct Open {
+    process: Child,
+    says: std::process::ChildStdin,
+}
+
+impl Open {
+    fn on(statement: &str) -> Self {
+        let mut process =
+            operator().stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut says = process.stdin.take().unwrap();
+        writeln!(says, "START TRANSACTION; {statement}; SELECT 'open';").unwrap();
+        let mut answers = process.stdout.take().unwrap();
+        let mut heard = String::new();
+        while !heard.contains("open") {
+            let mut some = [0; 256];
+            let read = answers.read(&mut some).unwrap();
+            assert!(read > 0, "{heard}");
+            heard.push_str(&String::from_utf8_lossy(&some[..read]));
+        }
+        Open { process, says }
+    }
+
+    fn ends(mut self) {
+        writeln!(self.says, "ROLLBACK;").unwrap();
+        drop(self.says);
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+/// The time limit is looked at behind the row: what comes late does nothing. Others of the client go on meanwhile.
+#[test]
+fn a_row_that_somebody_keeps_is_waited_for_in_vain_and_nothing_is_done_late() {
+    let (client, name) = (client(&address(), "store_timeout=2s&response_timeout=500ms"), name("x"));
+    let _ = client.lock(&name).acquire().unwrap().release().unwrap();
+    let open = Open::on(&format!("SELECT * FROM lockwright_locks WHERE name = '{name}' FOR UPDATE"));
+    let error = client.lock(&name).acquire().unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    let other = client.lock(&format!("{name}-other")).acquire().unwrap();
+    assert_eq!(other.release().unwrap(), ReleaseOutcome::Released);
+    open.ends();
+    until("it is free", || client.inspect(&name).is_ok_and(|seen| seen.holder.is_none()));
+    let guard = client.lock(&name).try_acquire().unwrap().unwrap();
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+}
+
+#[test]
+fn a_server_that_only_reads_is_waited_for() {
+    let (host, port, database) = place();
+    let (client, name) = (client(&address(), "store_timeout=10s"), name("x"));
+    let _ = client.lock(&name).acquire().unwrap().release().unwrap();
+    let own = format!("mysql://locker:pa%3Ass%40word@{host}:{port}/{database}");
+    sql("SET GLOBAL read_only = ON");
+    let error = self::client(&own, "store_timeout=300ms").lock(&name).acquire();
+    let lock = client.lock(&name).build().unwrap();
+    let waits = std::thread::spawn(move || lock.acquire().unwrap().release().unwrap());
+    sql("SET GLOBAL read_only = OFF");
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    assert!(error.to_string().contains("only reads"), "{error}");
+    assert_eq!(waits.join().unwrap(), ReleaseOutcome::Released);
+}
+
+/// Two statements of several rows each, by names in either order, with rows that are new: the server finds some of them
+/// waiting for each other, and nobody hears of it.
+#[test]
+fn many_at_the_same_rows_see_no_deadlock() {
+    let (uri, name) = (address(), name("x"));
+    let threads: Vec<_> = (0..6)
+        .map(|at| {
+            let (client, name) = (client(&uri, "retry=2ms"), name.clone());
+            std::thread::spawn(move || {
+                for turn in 0..15 {
+                    let mut names = [0, 1, 2].map(|n| format!("{name}-{turn}-{n}"));
+                    if at % 2 == 0 {
+                        names.reverse();
+                    }
+                    let all = client.multi_lock(names).unwrap().acquire().unwrap();
+                    assert!(all.is_held());
+                    assert_eq!(all.release().unwrap(), ReleaseOutcome::Released);
+                    let guard = client.semaphore(&format!("{name}-s"), 3).acquire().unwrap();
+                    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_tasks_of_two_clients_are_served_over_few_connections() {
+    let user = user("WITH MAX_USER_CONNECTIONS 8");
+    let (host, port, database) = place();
+    let (uri, name) = (format!("mysql://{user}:x@{host}:{port}/{database}?ttl=5s"), name("x"));
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        clients.push(lockwright::connect(&uri).await.unwrap());
+    }
+    let inside = Arc::new(AtomicU64::new(0));
+    let tasks: Vec<_> = (0..1000)
+        .map(|at| {
+            let (lock, inside) = (clients[at % 2].lock(&name).build().unwrap(), inside.clone());
+            tokio::spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                let token = guard.token().n;
+                assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);
+                let _ = guard.release().await.unwrap();
+                token
+            })
+        })
+        .collect();
+    let mut tokens = Vec::new();
+    for task in tasks {
+        tokens.push(tokio::time::timeout(Duration::from_secs(60), task).await.expect("nobody starves").unwrap());
+    }
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 1000);
+    sql(&format!("DROP USER {user}"));
+}
+
+#[test]
+fn many_held_locks_are_renewed_together_and_by_few_statements() {
+    // Nobody ends the connections of a user of its own.
+    let user = user("");
+    let (host, port, database) = place();
+    let (client, name) = (client(&format!("mysql://{user}:x@{host}:{port}/{database}"), "ttl=2s"), name("x"));
+    let held: Vec<_> = (0..600).map(|at| client.lock(&format!("{name}-{at}")).acquire().unwrap()).collect();
+    // Past the first lease of all of them.
+    std::thread::sleep(Duration::from_millis(2500));
+    assert!(held.iter().all(|guard| guard.is_held()));
+    for guard in held {
+        assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    }
+    sql(&format!("DROP USER {user}"));
+}
+
+#[test]
+fn a_certificate_is_looked_at_before_the_password_is_sent() {
+    let (host, port, database) = place();
+    let ca = sql("SELECT @@ssl_ca");
+    let user = user("REQUIRE SSL");
+    let (uri, name) = (format!("mysql://{user}:x@{host}:{port}/{database}"), name("x"));
+    let guard = client(&uri, &format!("ca={ca}")).lock(&name).acquire().unwrap();
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    let untrusted = client(&uri, "sslmode=verify-full&store_timeout=300ms").lock(&name).acquire().unwrap_err();
+    assert_eq!(untrusted.kind(), Kind::Auth, "{untrusted}");
+    let plain = client(&uri, "store_timeout=300ms").lock(&name).acquire().unwrap_err();
+    assert_eq!(plain.kind(), Kind::Auth, "{plain}");
+    sql(&format!("DROP USER {user}"));
+    // A server without TLS.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream: TcpStream = stream.unwrap();
+            let greeting = b"\x0a8.0.1\0\x07\0\0\0abcdefgh\0\xff\xf7\x2d\x02\0\xff\x81\x15\0\0\0\0\0\0\0\0\0\0ijklmnopqrst\0mysql_native_password\0";
+            let head = [u8::try_from(greeting.len()).unwrap(), 0, 0, 0];
+            let _ = stream.write_all(&[&head, greeting.as_slice()].concat());
+            let _ = stream.read(&mut [0; 64]);
+        }
+    });
+    let none = client(&format!("mysql://u:hunter2@{at}/x"), &format!("ca={ca}&store_timeout=300ms"));
+    let error = none.lock("x").acquire().unwrap_err();
+    assert_eq!(error.kind(), Kind::Protocol, "{error}");
+}
