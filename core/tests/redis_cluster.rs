@@ -148,12 +148,13 @@ fn locks_of_every_kind_lie_in_a_cluster() {
 #[test]
 fn what_a_cluster_cannot_do_is_refused() {
     let cluster = cluster();
-    let client = cluster.client("ttl=5s");
-    for layout in ["redisson", "string&format=redis-py", "spring&format=pub-sub"] {
+    for layout in ["redisson", "symfony", "spring&format=pub-sub"] {
         let error = blocking::connect(&format!("{}?layout={layout}", cluster.uri)).unwrap_err();
         assert_eq!(error.kind(), Kind::Unsupported, "{error}");
     }
-    assert_eq!(client.list().unwrap_err().kind(), Kind::Unsupported);
+    let joined = cluster.client("layout=string&format=redis-py");
+    let error = joined.lock("no {} tag").build().unwrap_err();
+    assert!(error.kind() == Kind::Unsupported && error.to_string().contains("braces"), "{error}");
     let (_, hosts) = cluster.uri.split_once("://").unwrap();
     let one = blocking::connect(&format!("redis://{}", hosts.split(',').next().unwrap())).unwrap();
     let told = (0..8).find_map(|number| one.lock(&name(&number.to_string())).try_acquire().err()).unwrap();
@@ -311,4 +312,75 @@ fn a_new_master_of_a_cluster_grants_nothing_for_a_while_and_the_others_go_on() {
     assert!(young.elapsed() < Duration::from_secs(1), "{:?}", young.elapsed());
     assert_eq!(lock.acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
     assert!(began.elapsed() > Duration::from_millis(1_900), "{:?}", began.elapsed());
+}
+
+/// Names of locks that lie with every master.
+fn one_for_each_master(cluster: &Servers) -> Vec<String> {
+    let mut names: Vec<(String, String)> = Vec::new();
+    while names.len() < 3 {
+        let name = name("of each");
+        let owner = owner(cluster, &name, "1");
+        if names.iter().all(|(known, _)| *known != owner) {
+            names.push((owner, name));
+        }
+    }
+    names.into_iter().map(|(_, name)| name).collect()
+}
+
+#[test]
+fn the_locks_of_all_masters_are_listed_looked_at_and_broken() {
+    let cluster = cluster();
+    for options in ["ttl=20s", "ttl=20s&layout=string&format=redis-py"] {
+        let client = cluster.client(options);
+        let names = one_for_each_master(&cluster);
+        let guards: Vec<_> = names.iter().map(|name| client.lock(name).acquire().unwrap()).collect();
+        let listed = client.list().unwrap();
+        assert!(names.iter().all(|name| listed.contains(name)), "{options}: {listed:?} of {names:?}");
+        for (name, guard) in names.iter().zip(guards) {
+            let holder = client.inspect(name).unwrap().holder.unwrap();
+            assert_eq!(holder.first_token, guard.token().n);
+            assert!(client.break_lock(name, guard.token()).unwrap());
+            assert!(client.inspect(name).unwrap().holder.is_none());
+        }
+    }
+    assert!(cluster.client("").ping().is_ok());
+}
+
+#[test]
+fn each_master_is_examined_and_one_that_is_away_is_told_of() {
+    let cluster = cluster();
+    let client = cluster.client("");
+    let found = client.examine().unwrap();
+    let of = |check: &str| found.iter().filter(|finding| finding.check == check).count();
+    assert_eq!((of("version"), of("replication"), of("slots"), of("nodes")), (3, 3, 1, 0), "{found:?}");
+    let stopped = owner(&cluster, "x", "1");
+    cluster.befalls(&stopped, "stop");
+    let found = client.examine().unwrap();
+    let silent = found.iter().find(|finding| finding.check == "nodes");
+    let port = first_port(&cluster) + stopped.parse::<u16>().unwrap() - 1;
+    assert!(silent.is_some_and(|finding| finding.found.contains(&port.to_string())), "{found:?}");
+    cluster.befalls(&stopped, "cont");
+}
+
+/// What redis-py and others send: `SET key owner NX PX`, and a script that compares.
+#[test]
+fn a_lock_of_layout_string_in_a_cluster_is_the_one_that_others_set() {
+    let cluster = cluster();
+    let client = cluster.client("ttl=4s&layout=string&format=redis-py");
+    for name in one_for_each_master(&cluster) {
+        let slot_owner = |name: &str| {
+            let slot = ask(&cluster, "1", &["cluster", "keyslot", name]);
+            let nodes = (1..=6).map(|node| node.to_string());
+            let mut masters = nodes.filter(|node| ask(&cluster, node, &["role"]).starts_with("master"));
+            masters.find(|node| !ask(&cluster, node, &["cluster", "countkeysinslot", &slot]).starts_with("0"))
+        };
+        let guard = client.lock(&name).acquire().unwrap();
+        let node = slot_owner(&name).unwrap();
+        assert_eq!(ask(&cluster, &node, &["set", &name, "0123456789abcdef0123456789abcdef", "nx", "px", "9000"]), "");
+        assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+        assert_eq!(ask(&cluster, &node, &["set", &name, "0123456789abcdef0123456789abcdef", "nx", "px", "9000"]), "OK");
+        assert!(client.lock(&name).try_acquire().unwrap().is_none());
+        assert_eq!(ask(&cluster, &node, &["del", &name]), "1");
+        assert_eq!(client.lock(&name).try_acquire().unwrap().unwrap().release().unwrap(), ReleaseOutcome::Released);
+    }
 }

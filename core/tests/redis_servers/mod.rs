@@ -251,6 +251,10 @@ impl Sentinel {
     }
 
     pub fn name(&self, server: &Server) {
-        *self.named.lock().unwrap() = Some(server.port);
+        self.names(server.port);
+    }
+
+    pub fn names(&self, port: u16) {
+        *self.named.lock().unwrap() = Some(port);
     }
 }

@@ -18,13 +18,16 @@ use super::config::{Config, Endpoint};
 use super::ears::Ears;
 use super::failover;
 use super::greeting::Greeting;
+use super::layouts::examination;
+use super::masters;
 use super::redirects::{Open, Part};
 use super::slots::{self, SLOTS};
 use super::tasks;
 use crate::error::{Error, Kind, Result};
+use crate::finding::Finding;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
-use crate::protocol::{Layout, Reply, Requests};
+use crate::protocol::{Inquiry, Layout, Reply, Request, Requests};
 use crate::session::{Inbox, margin};
 use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic, Work, not_sent};
 use crate::time::Time;
@@ -174,7 +177,7 @@ impl Cluster {
                 // All clients agree on which of its slots the marker is in.
                 let first = new.owners.iter().position(|owner| *owner == u16::try_from(number).ok());
                 let slot = first.and_then(|slot| u16::try_from(slot).ok()).unwrap_or_default();
-                server.is_marked(failover::key_in(slot, &self.config.prefix).into());
+                server.is_marked(failover::key_of(slot, &self.config.prefix).into());
             }
             new.nodes.insert(node, server);
         }
@@ -246,15 +249,17 @@ impl Cluster {
 
     async fn ask(&self, requests: &Requests, limit: Time) -> Answered {
         let began = clock::now();
-        if requests.iter().any(|request| request.call.name == "list") {
-            return Answered { sent: began, outcome: Outcome::Replies(vec![unlisted(); requests.len()]) };
-        }
         let mapped = match timeout(limit.since(began), self.mapped()).await {
             Ok(mapped) => mapped,
             Err(_) => Err(Error::new(Kind::Unavailable, "connect", "no node of the cluster answers in time")),
         };
         if let Err(error) = mapped {
             return self.told(Answered { sent: began, outcome: Outcome::NotSent(error) });
+        }
+        if let [request] = requests.as_slice()
+            && masters::is_for_all(request)
+        {
+            return self.told(masters::page(self, request, limit).await);
         }
         let mut open = Open::new(requests);
         loop {
@@ -296,6 +301,29 @@ impl Cluster {
         map.nodes.get(&map.owner(slots::of(&request.key))?).cloned()
     }
 
+    /// The masters with the first slot of each, in the order of those, and how many slots nobody has.
+    pub(super) fn masters_by_slot(&self) -> (Vec<(u16, Endpoint)>, i64) {
+        let map = locked(&self.map);
+        let mut masters: Vec<(u16, Endpoint)> = Vec::new();
+        let mut unserved = 0;
+        for slot in 0..SLOTS as u16 {
+            match map.owner(slot) {
+                Some(node) if masters.iter().all(|(_, known)| *known != node) => masters.push((slot, node)),
+                Some(_) => {}
+                None => unserved += 1,
+            }
+        }
+        (masters, unserved)
+    }
+
+    /// What one of them is answered, whoever has the slot of the request's key.
+    pub(super) async fn ask_master(&self, node: &Endpoint, request: Request, limit: Time) -> Answered {
+        match self.node(node) {
+            Ok(node) => node.ask(&[request], limit, false).await,
+            Err(error) => not_sent(error),
+        }
+    }
+
     /// Keeps the inbox subscribed at every master.
     async fn keep(self: Arc<Self>, ears: Arc<Ears>) {
         while ears.sink().is_some() {
@@ -311,12 +339,6 @@ impl Cluster {
             let _ = timeout(LOOK, self.changed.notified()).await;
         }
     }
-}
-
-/// The answer to a request for names: those of one node would pass for all.
-fn unlisted() -> Reply {
-    let message = "the names of a cluster's locks are with all of its masters, and are not gathered yet";
-    Reply::Error { code: "CROSSSLOT".into(), message: message.into() }
 }
 
 /// Whether a node says that it is not the one to be asked, or does not serve.
@@ -344,7 +366,7 @@ impl Store for Cluster {
     }
 
     fn call(&self, requests: &Requests, limit: Time) -> Answered {
-        if let Some(node) = self.only_owner(requests).filter(|_| requests[0].call.name != "list") {
+        if let Some(node) = self.only_owner(requests).filter(|_| !masters::is_for_all(&requests[0])) {
             let answered = node.call_as(requests, limit, false);
             if matches!(answered.outcome, Outcome::Replies(_)) && !is_elsewhere(&answered) && !node.has_lost_its_mark()
             {
@@ -359,6 +381,10 @@ impl Store for Cluster {
             }
         }
         runtime::block_on(self.ask(requests, limit)).unwrap_or_else(not_sent)
+    }
+
+    fn examine(&self) -> Inquiry<'_, Vec<Finding>> {
+        examination::examine_masters(&self.config.prefix, clock::wall)
     }
 
     fn check_lease(&self, ttl: Duration) -> Result<()> {

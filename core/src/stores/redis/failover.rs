@@ -128,9 +128,14 @@ pub(super) fn key(prefix: &str) -> String {
 }
 
 /// The same in a cluster: in `slot`, so that whoever has that slot has it.
-pub(super) fn key_in(slot: u16, prefix: &str) -> String {
+pub(super) fn key_of(slot: u16, prefix: &str) -> String {
+    key_in("lwf:{", slot, &format!("}}{prefix}"))
+}
+
+/// A key that is in `slot`, between these two parts, which make braces round what is between them.
+pub(super) fn key_in(before: &str, slot: u16, behind: &str) -> String {
     // Every slot is found: there are only so many.
-    let mut keys = (0u32..).map(|number| format!("lwf:{{{number}}}{prefix}"));
+    let mut keys = (0u32..).map(|number| format!("{before}{number}{behind}"));
     keys.find(|key| slots::of(key) == slot).unwrap_or_default()
 }
 
@@ -204,7 +209,7 @@ mod tests {
     #[test]
     fn there_is_a_marker_in_every_slot() {
         for slot in [0, 1, 5461, 16383] {
-            assert_eq!(slots::of(&key_in(slot, "app:")), slot);
+            assert_eq!(slots::of(&key_of(slot, "app:")), slot);
         }
     }
 }

@@ -8,6 +8,7 @@ mod failover;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod inbox;
+mod masters;
 mod redirects;
 mod replicas;
 mod sentinels;

@@ -1,7 +1,10 @@
 //! Whether a server is fit to keep locks in, by what it says of itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::native_scripts;
+use crate::error::Result;
 use crate::finding::{Finding, Severity};
 use crate::protocol::{Call, Inquiry, Reply, Request};
 use crate::replies::{listed, nonsense};
@@ -10,6 +13,10 @@ static EXAMINE: Call = Call { name: "examine", body: include_str!("scripts/exami
 
 /// The oldest server whose scripts and replies are tried.
 const OLDEST: (u32, u32) = (6, 2);
+/// Replicas tell each second how far they are.
+const SILENT: u64 = 3;
+/// So many bytes are on their way now and then.
+const UNREAD: u64 = 1 << 20;
 /// Clocks that differ by no more are as good as the same: nothing is decided by the client's.
 const CLOSE: Duration = Duration::from_secs(1);
 
@@ -17,12 +24,59 @@ const CLOSE: Duration = Duration::from_secs(1);
 /// request.
 pub fn examine<'a>(prefix: &str, now: impl Fn() -> u64 + Send + 'a) -> Inquiry<'a, Vec<Finding>> {
     let before = now();
-    Inquiry::of(Request::new(&EXAMINE, prefix.into(), []), move |reply| match listed(reply)? {
-        [Reply::Int(at), Reply::Text(said)] => {
-            Ok(findings(said, &Reading { before, at: u64::try_from(*at).unwrap_or_default(), after: now() }))
+    Inquiry::of(Request::new(&EXAMINE, prefix.into(), []), move |reply| of_reply(reply, before, now()))
+}
+
+/// The same of every master of a cluster, one after the other. The driver answers each request, whose argument is where
+/// it has come to and whose key has a star for what brings it to a node, with where to go on, the node's address, its
+/// reply, and how many slots no master serves.
+pub fn examine_masters<'a>(prefix: &str, now: impl Fn() -> u64 + Send + 'a) -> Inquiry<'a, Vec<Finding>> {
+    let (key, before) = (Arc::<str>::from(native_scripts::key(prefix, "*")), now());
+    let ask = move |cursor: &str| Request::new(&EXAMINE, key.clone(), [cursor.into()]);
+    Inquiry::pages(ask, move |reply| match listed(reply)? {
+        [Reply::Text(next), Reply::Text(node), said, Reply::Int(unserved)] => {
+            let mut found = match said {
+                Reply::Silent => vec![of_silent()],
+                Reply::Error { code, .. } => {
+                    vec![Finding::of(Severity::Warning, "rights", format!("it refuses ({code})"), RIGHTS)]
+                }
+                said => of_reply(said, before, now())?,
+            };
+            for finding in &mut found {
+                finding.found = format!("{node}: {}", finding.found);
+            }
+            if next.is_empty() {
+                found.push(of_slots(*unserved));
+            }
+            Ok((found, Some(next.clone()).filter(|next| !next.is_empty())))
         }
         _ => Err(nonsense("examine", std::slice::from_ref(reply))),
     })
+}
+
+const RIGHTS: &str = "grant +info; the page of this store (Rights) has the ACL line";
+
+fn of_silent() -> Finding {
+    let advice = "locks of its slots are not had until it is back, or a replica of it takes over";
+    Finding::of(Severity::Problem, "nodes", "it does not answer", advice)
+}
+
+fn of_slots(unserved: i64) -> Finding {
+    if unserved == 0 {
+        return Finding::ok("slots", "every slot has a master");
+    }
+    let found = format!("{unserved} slots have no master, so locks whose names fall there are not had");
+    let advice = "bring the masters back, or give the slots to others: redis-cli --cluster fix";
+    Finding::of(Severity::Problem, "slots", found, advice)
+}
+
+fn of_reply(reply: &Reply, before: u64, after: u64) -> Result<Vec<Finding>> {
+    match listed(reply)? {
+        [Reply::Int(at), Reply::Text(said)] => {
+            Ok(findings(said, &Reading { before, at: u64::try_from(*at).unwrap_or_default(), after }))
+        }
+        _ => Err(nonsense("examine", std::slice::from_ref(reply))),
+    }
 }
 
 /// The server's clock, and the client's before and after it was read.
@@ -35,12 +89,11 @@ struct Reading {
 fn findings(said: &str, clock: &Reading) -> Vec<Finding> {
     let said = Said(said);
     if said.of("redis_version").is_none() {
-        let advice = "grant +info; the page of this store (Rights) has the ACL line";
-        let mut found = vec![Finding::of(Severity::Note, "rights", "this user may not ask for INFO", advice)];
+        let mut found = vec![Finding::of(Severity::Note, "rights", "this user may not ask for INFO", RIGHTS)];
         found.push(of_clock(clock));
         return found;
     }
-    [version(&said), role(&said), of_eviction(&said), persistence(&said), Some(of_clock(clock))]
+    [version(&said), role(&said), behind(&said), of_eviction(&said), persistence(&said), Some(of_clock(clock))]
         .into_iter()
         .flatten()
         .collect()
@@ -93,6 +146,26 @@ fn role(said: &Said<'_>) -> Option<Finding> {
             Finding::of(Severity::Problem, "replication", found, "name the master's address")
         }
     })
+}
+
+/// Replicas that are not there, or far behind: a fail-over to one of them forgets much.
+fn behind(said: &Said<'_>) -> Option<Finding> {
+    let written = said.number("master_repl_offset");
+    let lags = (0..said.number("connected_slaves")).filter_map(|number| {
+        let replica = said.of(&format!("slave{number}"))?;
+        let of = |what: &str| replica.split(',').find_map(|part| part.strip_prefix(what)?.strip_prefix('='));
+        let at = format!("{}:{}", of("ip")?, of("port")?);
+        if of("state")? != "online" {
+            return Some(format!("{at} is not in step yet ({})", of("state")?));
+        }
+        let (silent, read) = (of("lag")?.parse::<u64>().ok()?, of("offset")?.parse::<u64>().ok()?);
+        let unread = written.saturating_sub(read);
+        let is_behind = silent > SILENT || unread > UNREAD;
+        is_behind.then(|| format!("{at} was heard of {silent} s ago and has {unread} bytes to read"))
+    });
+    let lags: Vec<_> = lags.collect();
+    let advice = "mend the way to the replica: a fail-over to it forgets all that it has not read; failover_delay waits for the end of such locks";
+    (!lags.is_empty()).then(|| Finding::of(Severity::Warning, "lag", lags.join("; "), advice))
 }
 
 fn of_eviction(said: &Said<'_>) -> Option<Finding> {
@@ -166,6 +239,32 @@ mod tests {
     const GOOD: &str = "redis_version:7.0.15\r\nredis_mode:standalone\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\
                         aof_enabled:1\r\nrdb_last_bgsave_status:ok\r\nrole:master\r\nconnected_slaves:0\r\n";
 
+    /// One replica, that has read 10 bytes of so many.
+    fn replica(state: &str, written: u64, lag: u64) -> String {
+        format!(
+            "connected_slaves:1\r\nslave0:ip=10.0.0.2,port=6379,state={state},offset=10,lag={lag}\r\nmaster_repl_offset:{written}"
+        )
+    }
+
+    #[test]
+    fn every_master_of_a_cluster_is_told_of() {
+        let reply = |next: &str, said: Reply| {
+            let (next, node) = (Reply::Text(next.into()), Reply::Text("h:1".into()));
+            Reply::List(vec![next, node, said, Reply::Int(7)])
+        };
+        let good = Reply::List(vec![Reply::Int(5_000_000), Reply::Text(GOOD.into())]);
+        let mut replies = vec![reply("", good), reply("1 ", Reply::Silent)];
+        let told = examine_masters("app:", || 5_000_000).conclude(|requests| {
+            assert_eq!(&*requests[0].key, "lw:{app:*}");
+            Ok(vec![replies.pop().unwrap()])
+        });
+        let told = told.unwrap();
+        let of = |at: usize| (told[at].check, told[at].severity);
+        assert_eq!((of(0), of(1), told.len()), (("nodes", Severity::Problem), ("version", Severity::Ok), 7));
+        assert!(told[1].found.starts_with("h:1: Redis"), "{:?}", told[1]);
+        assert_eq!(of(6), ("slots", Severity::Problem));
+    }
+
     fn found(said: &str) -> Vec<(&'static str, Severity)> {
         let clock = Reading { before: 5_000_000, at: 5_100_000, after: 5_200_000 };
         findings(said, &clock).into_iter().map(|finding| (finding.check, finding.severity)).collect()
@@ -193,13 +292,18 @@ mod tests {
                 Severity::Warning,
             ),
             ("aof_enabled:1", "aof_enabled:0", "persistence", Severity::Note),
+            ("connected_slaves:0", &replica("online", 10, 4), "lag", Severity::Warning),
+            ("connected_slaves:0", &replica("wait_bgsave", 10, 0), "lag", Severity::Warning),
+            ("connected_slaves:0", &replica("online", 10 + (2 << 20), 0), "lag", Severity::Warning),
             ("rdb_last_bgsave_status:ok", "rdb_last_bgsave_status:err", "persistence", Severity::Problem),
             ("aof_enabled:1", "aof_enabled:1\r\naof_last_write_status:err", "persistence", Severity::Problem),
         ] {
             let said = GOOD.replace(says, instead);
             assert_ne!(said, GOOD);
             let worst: Vec<_> = found(&said).into_iter().filter(|(_, severity)| *severity > Severity::Ok).collect();
-            assert_eq!(worst, [(check, severity)], "{instead}");
+            let has_replicas = check == "lag";
+            let of_replicas = [("replication", Severity::Note)].into_iter().filter(|_| has_replicas);
+            assert_eq!(worst, of_replicas.chain([(check, severity)]).collect::<Vec<_>>(), "{instead}");
         }
     }
 

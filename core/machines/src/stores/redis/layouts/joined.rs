@@ -106,6 +106,13 @@ pub fn record_key(key: &str) -> String {
     }
 }
 
+/// Whether the record of this key is in its slot of a cluster: with a brace that closes nothing, no key that has more
+/// than this one in it can be.
+pub(super) fn has_record_in_its_slot(key: &str) -> bool {
+    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
+    tag.map_or(!key.contains('}'), |tag| !tag.is_empty())
+}
+
 /// The lock's key from its record's; `None` for what is no record's key.
 fn key_of(record: &str) -> Option<&str> {
     let rest = record.strip_prefix(RECORD).or_else(|| record.strip_prefix(NOTES_RECORD))?;

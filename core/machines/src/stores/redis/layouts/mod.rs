@@ -30,7 +30,8 @@ pub mod string;
 pub mod survey;
 pub mod symfony;
 
-use recipe::Family;
+use joined::JoinedLayout;
+use recipe::{Family, Recipe};
 
 /// The procedures of every layout that the server may be asked for by a digest.
 pub fn by_digest() -> impl Iterator<Item = &'static Call> {
@@ -51,7 +52,12 @@ const FAMILIES: [&Family; 4] = [&string::FAMILY, &python_redis_lock::FAMILY, &ge
 
 /// Those whose locks may lie in a cluster: all that a request touches is in one slot.
 pub fn of_cluster(prefix: &str) -> Vec<Arc<dyn Layout>> {
-    vec![Arc::new(native_scripts::on_cluster(prefix))]
+    let mut layouts: Vec<Arc<dyn Layout>> = vec![Arc::new(native_scripts::on_cluster(prefix))];
+    layouts.extend(string::FAMILY.formats.iter().map(|format| {
+        let manner = Recipe { in_one_slot: true, ..string::FAMILY.layout(format, "").manner };
+        Arc::new(JoinedLayout { manner, prefix: prefix.into() }) as Arc<dyn Layout>
+    }));
+    layouts
 }
 
 /// Every layout, in each of its formats, for locks whose names get `prefix` put before them; the default one first.

@@ -127,7 +127,7 @@ fn guarantees() -> Guarantees {
     }
 }
 
-fn key(prefix: &str, name: &str) -> String {
+pub(super) fn key(prefix: &str, name: &str) -> String {
     format!("lw:{{{}{}}}", name::escape(prefix, &['{', '}']), name::escape(name, &['{', '}']))
 }
 

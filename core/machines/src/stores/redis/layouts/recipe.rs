@@ -4,9 +4,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::joined::{JoinedLayout, JoinedLock, Manner, More, Verb};
+use super::joined::{JoinedLayout, JoinedLock, Manner, More, Verb, has_record_in_its_slot};
 use super::notes::{NO_TOKEN, NOTES};
 use super::shapes::Shape;
+use crate::error::{Error, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::native_machine::Calls;
 use crate::protocol::{Arg, AttemptId, Layout, Push};
@@ -60,6 +61,8 @@ pub struct Recipe {
     pub family: &'static Family,
     /// What is written.
     pub format: &'static Format,
+    /// Whether the lock lies in a cluster, where its record has to be in the slot of its key.
+    pub in_one_slot: bool,
 }
 
 impl Family {
@@ -70,12 +73,12 @@ impl Family {
 
     /// The layout in one format.
     pub fn layout(&'static self, format: &'static Format, prefix: impl Into<String>) -> JoinedLayout<Recipe> {
-        JoinedLayout { manner: Recipe { family: self, format }, prefix: prefix.into() }
+        JoinedLayout { manner: Recipe { family: self, format, in_one_slot: false }, prefix: prefix.into() }
     }
 
     /// The machine of the lock kept under `key`, in one format.
     pub fn machine(&'static self, format: &'static Format, key: Arc<str>) -> JoinedLock<Recipe> {
-        JoinedLock::new(Recipe { family: self, format }, key)
+        JoinedLock::new(self.layout(format, "").manner, key)
     }
 }
 
@@ -129,6 +132,17 @@ impl Manner for Recipe {
 
     fn renews_record(&self) -> bool {
         self.family.renews_record
+    }
+
+    fn check_key(&self, key: &str) -> Result<()> {
+        if !self.in_one_slot || has_record_in_its_slot(key) {
+            return Ok(());
+        }
+        let message = format!(
+            "the key {key:?} has braces by which no key beside it can be in its slot of the cluster, as its token has to be; \
+             choose another name"
+        );
+        Err(Error::unsupported("lock", message))
     }
 
     fn owner(&self, attempt: AttemptId) -> String {

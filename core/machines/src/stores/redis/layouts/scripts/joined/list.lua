@@ -1,1 +1,1 @@
-local kind, pattern = 'string', KEYS[1]
+local kind, pattern = 'string', ARGV[2] or KEYS[1]

@@ -1,2 +1,2 @@
 -- Our records, of locks and of what several may hold.
-local kind, pattern = nil, (KEYS[1]:gsub('^lwt:', 'lw[ts]:'))
+local kind, pattern = nil, ((ARGV[2] or KEYS[1]):gsub('^lwt:', 'lw[ts]:'))
