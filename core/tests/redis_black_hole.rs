@@ -69,6 +69,13 @@ fn five() -> (Vec<Server>, Vec<Way>, Client) {
     (servers, ways, client)
 }
 
+/// The least of three medians, so that what else the host does meanwhile is left out, and the longest of all.
+fn usually(client: &Client, name: &str) -> (Duration, Duration) {
+    let all = [(); 3].map(|()| took(client, name));
+    let longest = all.iter().map(|(_, longest)| *longest).max();
+    (all.iter().map(|(median, _)| *median).min().unwrap(), longest.unwrap())
+}
+
 /// The median of so many acquisitions with their release, and the longest.
 fn took(client: &Client, name: &str) -> (Duration, Duration) {
     let lock = client.lock(name).build().unwrap();
@@ -86,10 +93,10 @@ fn took(client: &Client, name: &str) -> (Duration, Duration) {
 #[test]
 fn two_of_five_nodes_may_be_swallowed_and_with_three_there_is_no_lock_and_nothing_is_left() {
     let (servers, ways, client) = five();
-    let healthy = took(&client, "x");
+    let healthy = usually(&client, "x");
     ways[0].swallows(true);
     ways[3].swallows(true);
-    let without_two = took(&client, "x");
+    let without_two = usually(&client, "x");
     println!("median and longest: {healthy:?} with five nodes, {without_two:?} with two swallowed");
     assert!(without_two.0 <= healthy.0 * 2 + Duration::from_millis(2), "{without_two:?} after {healthy:?}");
     assert!(without_two.1 < Duration::from_secs(2), "{without_two:?}");
