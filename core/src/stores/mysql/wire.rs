@@ -3,7 +3,7 @@
 //! Statements go as text, several of them in one packet, and values come as text: so there is nothing that a server,
 //! or a proxy in between, has to keep for a connection.
 
-use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
+use ring::digest::{Algorithm, SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
 
 use crate::error::{Error, Kind, Result};
 
@@ -182,20 +182,8 @@ impl Who<'_> {
         match way {
             CLEAR if self.is_secure => Ok([password, &[0]].concat()),
             NATIVE | CACHING if password.is_empty() => Ok(Vec::new()),
-            NATIVE => {
-                let hash = |bytes: &[u8]| digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes);
-                let known = hash(password);
-                let kept = hash(known.as_ref());
-                let mask = hash(&[challenge, kept.as_ref()].concat());
-                Ok(known.as_ref().iter().zip(mask.as_ref()).map(|(one, other)| one ^ other).collect())
-            }
-            CACHING => {
-                let hash = |bytes: &[u8]| digest(&SHA256, bytes);
-                let known = hash(password);
-                let kept = hash(known.as_ref());
-                let mask = hash(&[hash(kept.as_ref()).as_ref(), challenge].concat());
-                Ok(known.as_ref().iter().zip(mask.as_ref()).map(|(one, other)| one ^ other).collect())
-            }
+            NATIVE => Ok(masked(&SHA1_FOR_LEGACY_USE_ONLY, password, |kept| [challenge, kept].concat())),
+            CACHING => Ok(masked(&SHA256, password, |kept| [kept, challenge].concat())),
             other => Err(unlike(other)),
         }
     }
@@ -225,6 +213,14 @@ impl Who<'_> {
             _ => Err(garbled()),
         }
     }
+}
+
+/// The hash of a password, masked by one of what the server keeps and of its challenge.
+fn masked(by: &'static Algorithm, password: &[u8], with_challenge: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+    let known = digest(by, password);
+    let kept = digest(by, known.as_ref());
+    let mask = digest(by, &with_challenge(kept.as_ref()));
+    known.as_ref().iter().zip(mask.as_ref()).map(|(one, other)| one ^ other).collect()
 }
 
 /// How a login goes on.
