@@ -32,6 +32,11 @@ export interface LockOptions {
   readonly rank?: number | undefined
   /** Whether its {@link Owner} may acquire it again; false. */
   readonly reentrant?: boolean | undefined
+  /**
+   * Whether its holder listens for others who ask for the lock back ({@link Lock.requestRelease}, or Curator's `Revoker`), which its guard
+   * tells: `onReleaseRequested`; false. Costs a request more at each acquisition; only the layout `curator` has such a message.
+   */
+  readonly revocable?: boolean | undefined
   /** How it lies in the store, such as `string`. */
   readonly layout?: string | undefined
   /** Whose locks of that layout it joins, such as `node-redlock`. */
@@ -136,6 +141,16 @@ export class Lock {
   /** Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did. */
   async breakLock(expectedToken: bigint): Promise<boolean> {
     return await ask(this.#native, 'break_lock', token('break', expectedToken))
+  }
+
+  /**
+   * Asks whoever holds it under that token, which `inspect` shows, to give it back. Whether somebody does. Whose lock is `revocable` is told,
+   * here or with Curator, and goes on as it likes: `breakLock` takes it.
+   *
+   * @throws {@link Unsupported} where the layout has no such message.
+   */
+  async requestRelease(expectedToken: bigint): Promise<boolean> {
+    return await ask(this.#native, 'request_release', token('request_release', expectedToken))
   }
 
   /** What it promises in its layout. */

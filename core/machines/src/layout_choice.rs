@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::guarantee::Guarantees;
 use crate::options::AcquireOptions;
-use crate::protocol::Layout;
+use crate::protocol::{Layout, irrevocable};
 
 /// A layout as it is asked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,6 +63,9 @@ pub fn check(layout: &dyn Layout, can: &Guarantees, options: &AcquireOptions) ->
             layout.name()
         );
         return Err(Error::unsupported("lock", message));
+    }
+    if options.revocable && !layout.is_revocable() {
+        return Err(Error::unsupported("lock", irrevocable(layout.name())));
     }
     let wants = [(options.fair && !can.fair, "fair"), (options.reentrant && !can.reentrant, "reentrant")];
     match wants.iter().find(|(missing, _)| *missing) {

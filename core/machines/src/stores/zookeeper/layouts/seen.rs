@@ -16,13 +16,14 @@ use std::time::Duration;
 
 use super::change::split;
 use super::line::foreign;
-use super::recipe::{LEASE, Recipe, SEMAPHORE, WAITER, numbered};
+use super::recipe::{LEASE, REVOKE, Recipe, SEMAPHORE, WAITER, beside, is_permit_of_kazoo, numbered};
 use super::{
-    CHILDREN, GET, READ, after_sync, barrier, child, counting, delete, deleted, found, garbled, names, on, synced,
+    CHILDREN, GET, READ, SET, after_sync, barrier, child, counting, delete, deleted, found, garbled, missing, names,
+    on, synced,
 };
 use crate::error::{Error, Kind, Result};
 use crate::lease::{BARRIER, Card, Counting, Holder, Inspection, LATCH, Part, Sharing};
-use crate::protocol::{Inquiry, Reply, Requests};
+use crate::protocol::{Arg, Inquiry, Reply, Request, Requests};
 use crate::share::{ALL, Primitive};
 
 /// A line whose holders go under each of so many looks in a row is left alone.
@@ -37,6 +38,8 @@ pub enum Place {
     Line(Recipe),
     /// The two directories of a semaphore.
     Permits,
+    /// That of a semaphore of kazoo's, and the one beside it.
+    KazooPermits,
     /// That of a latch.
     Latch,
     /// That of a barrier.
@@ -77,7 +80,7 @@ impl Place {
     fn primitive(self) -> Option<Primitive> {
         match self {
             Place::Line(Recipe::Read | Recipe::Write | Recipe::KazooRead) => Some(Primitive::RwLock),
-            Place::Permits => Some(Primitive::Semaphore),
+            Place::Permits | Place::KazooPermits => Some(Primitive::Semaphore),
             Place::Line(_) | Place::Latch | Place::Barrier => None,
         }
     }
@@ -92,6 +95,7 @@ impl Place {
             Place::Line(Recipe::Mutex) if names.contains(&LATCH) => Place::Latch,
             Place::Line(Recipe::Mutex) if names.contains(&BARRIER) => Place::Barrier,
             Place::Line(Recipe::KazooLock) if has(Recipe::KazooRead) => Place::Line(Recipe::KazooRead),
+            Place::Line(Recipe::KazooLock) if names.iter().any(|name| is_permit_of_kazoo(name)) => Place::KazooPermits,
             _ => self,
         }
     }
@@ -101,6 +105,7 @@ impl Place {
         match self {
             Place::Line(_) => synced(dir, [on(&CHILDREN, dir)]),
             Place::Permits => synced(dir, [dir, &below[0], &below[1]].map(|path| on(&CHILDREN, path))),
+            Place::KazooPermits => synced(dir, [dir, &beside(dir)].map(|path| on(&CHILDREN, path))),
             Place::Latch | Place::Barrier => {
                 let below = child(dir, if self == Place::Latch { LATCH } else { BARRIER });
                 synced(dir, [on(&CHILDREN, dir), on(&READ, &below), on(&CHILDREN, &below)])
@@ -121,7 +126,7 @@ impl Place {
                 let waiting = barrier::count(doing, dir, after_sync(doing, replies)?)?.into();
                 return Ok(Standing { dir: dir.clone(), holders: Vec::new(), waiting, latch: None });
             }
-            Place::Line(_) | Place::Permits => {}
+            Place::Line(_) | Place::Permits | Place::KazooPermits => {}
         }
         let lists = after_sync(doing, replies)?.iter().map(|list| Ok(names(doing, list)?.unwrap_or_default().1));
         let lists: Vec<Vec<&str>> = lists.collect::<Result<_>>()?;
@@ -138,6 +143,12 @@ impl Place {
                     return stranger(what);
                 }
                 Ok(with_leases(dir, locks, leases))
+            }
+            (Place::KazooPermits, [permits, line]) => {
+                if let Some(what) = permits.iter().find_map(|name| Recipe::beside_kazoos_permits(name)) {
+                    return stranger(what);
+                }
+                Ok(with_permits(dir, permits, line))
             }
             _ => Err(garbled(doing)),
         }
@@ -181,6 +192,18 @@ fn with_leases(dir: &Arc<str>, locks: &[&str], leases: &[&str]) -> Standing {
         holders.pop();
     }
     Standing { dir: child(dir, SEMAPHORE[1]), holders, waiting: locks.len() as u64, latch: None }
+}
+
+/// Whoever stands in line for kazoo's lock beside them waits; all other nodes are permits.
+fn with_permits(dir: &Arc<str>, permits: &[&str], line: &[&str]) -> Standing {
+    let mut owners: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for name in permits {
+        owners.entry(name.get(..32).unwrap_or(name)).or_default().push((*name).to_owned());
+    }
+    let mut holders: Vec<_> = owners.into_values().collect();
+    holders.iter_mut().for_each(|names| names.sort_unstable());
+    let waiting = line.iter().filter(|name| numbered(name, Recipe::KazooLock.word()).is_some()).count() as u64;
+    Standing { dir: dir.clone(), holders, waiting, latch: None }
 }
 
 fn at_latch(doing: &'static str, dir: &Arc<str>, reads: &[Reply]) -> Result<Standing> {
@@ -272,6 +295,21 @@ pub(super) fn break_of<'a>(place: Place, dir: Arc<str>, token: u64) -> Inquiry<'
     })
 }
 
+/// Asks whoever holds the lock in the directory `dir` with `token` to give it back: by writing Curator's message where
+/// it has its data.
+pub(super) fn ask_back<'a>(dir: Arc<str>, token: u64) -> Inquiry<'a, bool> {
+    const DOING: &str = "request_release";
+    look(Look { doing: DOING, place: Place::Line(Recipe::Mutex), any: false }, dir, MAX_ROUNDS, move |seen| {
+        let holder = seen.nodes.iter().find(|node| node.token() == token);
+        let Some(name) = holder.and_then(|node| node.names.first()) else { return Inquiry::Done(Ok(false)) };
+        let request = Request::new(&SET, child(&seen.dir, name), [Arg::Text(REVOKE.into())]);
+        Inquiry::of(request, |reply| match reply {
+            Reply::Nil => Ok(true),
+            other => missing::<()>(DOING, other).map(|_| false),
+        })
+    })
+}
+
 impl Node {
     /// What its holder was told.
     fn token(&self) -> u64 {
@@ -281,9 +319,11 @@ impl Node {
     fn holder(&self) -> Holder {
         // Other libraries write their address, or nothing.
         let (data, _) = split(&self.data);
-        let card = match data.contains('\t') {
-            true => Card::decode(data),
-            false => Card { host: data.to_owned(), ..Card::default() },
+        let card = match data {
+            _ if data.contains('\t') => Card::decode(data),
+            // It lies where the holder had written who it is.
+            REVOKE => Card::default(),
+            _ => Card { host: data.to_owned(), ..Card::default() },
         };
         let owner = self.names.first().map_or("", String::as_str);
         Holder {
@@ -322,7 +362,9 @@ impl Seen {
                 Some((_, write)) if names.iter().any(|name| numbered(name, write).is_some()) => ALL,
                 _ => 1,
             },
-            Place::Permits | Place::Latch | Place::Barrier => u32::try_from(names.len()).unwrap_or(u32::MAX),
+            Place::Permits | Place::KazooPermits | Place::Latch | Place::Barrier => {
+                u32::try_from(names.len()).unwrap_or(u32::MAX)
+            }
         };
         let holders: Vec<_> =
             self.nodes.iter().map(|node| Part { holder: node.holder(), units: units(&node.names) }).collect();
