@@ -300,11 +300,12 @@ impl Client {
         renew: Option<&Zval>,
         maxHold: Option<&Zval>,
         atLeastFor: Option<&Zval>,
+        revocable: Option<&Zval>,
         layout: Option<&Zval>,
         format: Option<&Zval>,
         retry: Option<&Zval>,
     ) -> PhpResult<Election> {
-        let given = given![ttl, timeout, renew, maxHold, atLeastFor, layout, format, retry];
+        let given = given![ttl, timeout, renew, maxHold, atLeastFor, revocable, layout, format, retry];
         let (name, options) = (text("lock", "name", name)?, self.options(&given)?);
         Ok(Election { client: self.core.clone(), name, options })
     }
