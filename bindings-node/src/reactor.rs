@@ -49,6 +49,7 @@ struct Environment {
 /// What waits for the next turn.
 enum Message {
     Lost(u32, &'static str),
+    Wanted(u32),
     Asked { whom: u32, question: u32 },
     Read { socket: u32, descriptor: OwnedFd },
     Unread { socket: u32 },
@@ -63,6 +64,7 @@ mod kind {
     pub(super) const NEWS: u32 = 4;
     pub(super) const READ: u32 = 5;
     pub(super) const UNREAD: u32 = 6;
+    pub(super) const WANTED: u32 = 7;
 }
 
 type Function = ThreadsafeFunction<(), (), (), Status, false, true>;
@@ -377,6 +379,23 @@ impl Reactor {
         answer(watched)
     }
 
+    /// Whether somebody asked for it back.
+    #[napi(catch_unwind)]
+    pub fn release_requested(&self, guard: u32) -> bool {
+        self.on_guard("release_requested", guard, |core| Ok(core.release_requested())).unwrap_or_default()
+    }
+
+    /// Has it told, once, when somebody asks for it back.
+    #[napi(catch_unwind)]
+    pub fn heed(&self, guard: u32) -> Answer<bool> {
+        let heeded = self.on_guard("on_release_requested", guard, |core| {
+            let notifier = self.notifier.clone();
+            core.on_release_requested(move || notifier.post(Message::Wanted(guard)));
+            Ok(true)
+        });
+        answer(heeded)
+    }
+
     /// Lets the lease of a guard that was collected run out. For how many milliseconds it was still held.
     #[napi(catch_unwind)]
     pub fn abandon(&self, guard: u32) -> f64 {
@@ -468,6 +487,7 @@ impl Environment {
         for message in messages {
             match message {
                 Message::Lost(guard, why) => told.add(kind::LOST, guard, why)?,
+                Message::Wanted(guard) => told.add(kind::WANTED, guard, ())?,
                 Message::Asked { whom, question } => told.add(kind::ASKED, whom, question)?,
                 Message::Read { socket, descriptor } => {
                     let lent = Lent::new(descriptor);

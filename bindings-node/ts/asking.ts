@@ -26,6 +26,11 @@ export interface LockOptions {
   readonly rank?: number | undefined
   /** Whether its `Owner` may acquire it again; false. */
   readonly reentrant?: boolean | undefined
+  /**
+   * Whether its holder listens for others who ask for the lock back (`Lock.requestRelease`, or Curator's `Revoker`), which its guard
+   * tells: `onReleaseRequested`; false. Costs a request more at each acquisition; only the layout `curator` has such a message.
+   */
+  readonly revocable?: boolean | undefined
   /** How it lies in the store, such as `string`. */
   readonly layout?: string | undefined
   /** Whose locks of that layout it joins, such as `node-redlock`. */

@@ -2,7 +2,7 @@ import { checked, errorOf, type Failure, isFailure, type LockError, LockLost, mi
 import { type Grant, native } from './native'
 import { type Duration, milliseconds } from './options'
 import { OURS, only } from './ours'
-import { outcome, reactor, unwatch, watch } from './reactor'
+import { heed, outcome, reactor, unwatch, watch } from './reactor'
 import type { LossReason, ReleaseOutcome } from './records'
 import { begin } from './time'
 
@@ -130,6 +130,20 @@ export class Guard implements AsyncDisposable {
       }
     }
     return this.#losing.signal
+  }
+
+  /** Whether somebody asked for the lock back since it was granted; only known of one that is `revocable`. */
+  get releaseRequested(): boolean {
+    return !this.#ended && reactor().releaseRequested(this.#number)
+  }
+
+  /**
+   * Has `callback` called once, if somebody asks for the lock back before it ends; soon if that was done already, and never where the
+   * lock is not `revocable`. It stays held until it is released. What `callback` throws is an uncaught exception.
+   */
+  onReleaseRequested(callback: () => void): void {
+    this.#own('on_release_requested')
+    heed(this.#number, () => queueMicrotask(callback))
   }
 
   /**

@@ -101,6 +101,16 @@ export class Lock {
     return await ask(this.#native, 'break_lock', token('break', expectedToken))
   }
 
+  /**
+   * Asks whoever holds it under that token, which `inspect` shows, to give it back. Whether somebody does. Whose lock is `revocable` is told,
+   * here or with Curator, and goes on as it likes: `breakLock` takes it.
+   *
+   * @throws {@link Unsupported} where the layout has no such message.
+   */
+  async requestRelease(expectedToken: bigint): Promise<boolean> {
+    return await ask(this.#native, 'request_release', token('request_release', expectedToken))
+  }
+
   /** What it promises in its layout. */
   guarantees(): Guarantees {
     return checked(this.#native.guarantees())

@@ -22,6 +22,8 @@ export const enum Kind {
   Read,
   /** Under a socket's number: nothing more is wanted of it. */
   Unread,
+  /** Under a guard's number: somebody asks for the lock back. */
+  Wanted,
 }
 
 /** A guard's number, its token, the token's epoch and its depth. Tokens that a number holds exactly may be numbers. */
@@ -96,6 +98,8 @@ export interface NativeReactor {
   remaining(guard: number): number
   whyLost(guard: number): string | null
   watch(guard: number): Answer<boolean>
+  releaseRequested(guard: number): boolean
+  heed(guard: number): Answer<boolean>
   abandon(guard: number): number
   give(question: number, user?: string, password?: string, why?: string): void
   listen(level?: number): Answer<boolean>

@@ -11,6 +11,7 @@ import { later, onAbort, soon } from './time'
 const open = new Map<number, (told: unknown) => void>()
 /** Who wants to know of what guard's loss. */
 const watched = new Map<number, (why: LossReason) => void>()
+const heeded = new Map<number, (() => void)[]>()
 /** Who is asked for credentials. */
 const sources = new Map<number, CredentialsSource>()
 let sourcesEver = 0
@@ -74,6 +75,7 @@ const HEARERS: Record<Kind, (number: number, value: never) => unknown> = {
   [Kind.News]: (_, heard: Heard) => tell(heard),
   [Kind.Read]: read,
   [Kind.Unread]: socket => sockets.get(socket)?.destroy(),
+  [Kind.Wanted]: wanted,
 }
 
 function hear(told: Told): void {
@@ -187,8 +189,24 @@ export function watch(guard: number, lost: (why: LossReason) => void): void {
   schedule()
 }
 
+/** Has `asked` called once, if somebody asks for the guard's lock back before it ends. */
+export function heed(guard: number, asked: () => void): void {
+  const others = heeded.get(guard)
+  heeded.set(guard, [...(others ?? []), asked])
+  if (others !== undefined) return
+  reactor().heed(guard)
+  schedule()
+}
+
+function wanted(guard: number): void {
+  const asked = heeded.get(guard) ?? []
+  heeded.delete(guard)
+  for (const callback of asked) callback()
+}
+
 export function unwatch(guard: number): void {
   watched.delete(guard)
+  heeded.delete(guard)
 }
 
 function lost(guard: number, why: LossReason): void {

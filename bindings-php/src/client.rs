@@ -128,9 +128,10 @@ impl Client {
     /// renewed while it is held (true). `maxHold`: how long after the grant renewal ends (never). `atLeastFor`: how
     /// long after the grant it stays taken however early it is released (0). `fair`: first come, first served over all
     /// processes (false). `rank`: with `fair`, how urgent it is, 0 to 9 (0). `reentrant`: who holds it may acquire it
-    /// again (false). `layout`: how it lies in the store, and `format`: whose locks of that layout it joins. `retry`:
-    /// an array of the first and the longest pause of a waiter that nobody tells of its turn (0.002, 0.064). `label`: a
-    /// text that `inspect` shows.
+    /// again (false). `revocable`: whether its holder listens for others who ask for it back (false), see
+    /// `Guard::onReleaseRequested`; only the layout `curator` has such a message. `layout`: how it lies in the store,
+    /// and `format`: whose locks of that layout it joins. `retry`: an array of the first and the longest pause of a
+    /// waiter that nobody tells of its turn (0.002, 0.064). `label`: a text that `inspect` shows.
     ///
     /// Throws InvalidConfig for what cannot be, and Unsupported for what this store or layout cannot do.
     pub fn lock(
@@ -144,13 +145,15 @@ impl Client {
         fair: Option<&Zval>,
         rank: Option<&Zval>,
         reentrant: Option<&Zval>,
+        revocable: Option<&Zval>,
         layout: Option<&Zval>,
         format: Option<&Zval>,
         retry: Option<&Zval>,
         label: Option<&Zval>,
     ) -> PhpResult<Lock> {
-        let given =
-            given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, reentrant, layout, format, retry, label];
+        let given = given![
+            ttl, timeout, renew, maxHold, atLeastFor, fair, rank, reentrant, revocable, layout, format, retry, label
+        ];
         self.build(name, &given, |client, name| client.lock(name)).map(Lock::new)
     }
 
@@ -165,12 +168,14 @@ impl Client {
         atLeastFor: Option<&Zval>,
         fair: Option<&Zval>,
         rank: Option<&Zval>,
+        revocable: Option<&Zval>,
         layout: Option<&Zval>,
         format: Option<&Zval>,
         retry: Option<&Zval>,
         label: Option<&Zval>,
     ) -> PhpResult<RwLock> {
-        let given = given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, layout, format, retry, label];
+        let given =
+            given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, revocable, layout, format, retry, label];
         let read = self.build(name, &given, |client, name| client.rwlock(name).read())?;
         let write = self.build(name, &given, |client, name| client.rwlock(name).write())?;
         Ok(RwLock { read, write })
@@ -192,12 +197,14 @@ impl Client {
         atLeastFor: Option<&Zval>,
         fair: Option<&Zval>,
         rank: Option<&Zval>,
+        revocable: Option<&Zval>,
         layout: Option<&Zval>,
         format: Option<&Zval>,
         retry: Option<&Zval>,
         label: Option<&Zval>,
     ) -> PhpResult<Lock> {
-        let given = given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, layout, format, retry, label];
+        let given =
+            given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, revocable, layout, format, retry, label];
         let (permits, take) = (count("permits", permits)?, take.map_or(Ok(1), |take| count("take", take))?);
         self.build(name, &given, |client, name| client.semaphore(name, permits).take(take)).map(Lock::new)
     }
@@ -213,12 +220,14 @@ impl Client {
         atLeastFor: Option<&Zval>,
         fair: Option<&Zval>,
         rank: Option<&Zval>,
+        revocable: Option<&Zval>,
         layout: Option<&Zval>,
         format: Option<&Zval>,
         retry: Option<&Zval>,
         label: Option<&Zval>,
     ) -> PhpResult<MultiLock> {
-        let given = given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, layout, format, retry, label];
+        let given =
+            given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, revocable, layout, format, retry, label];
         let names = names.iter().map(|name| text("lock", "name", name)).collect::<PhpResult<Vec<_>>>()?;
         let core = self.core.multi_lock_with(names, &self.options(&given)?).map_err(thrown)?;
         Ok(MultiLock { core })
@@ -236,12 +245,14 @@ impl Client {
         atLeastFor: Option<&Zval>,
         fair: Option<&Zval>,
         rank: Option<&Zval>,
+        revocable: Option<&Zval>,
         layout: Option<&Zval>,
         format: Option<&Zval>,
         retry: Option<&Zval>,
         label: Option<&Zval>,
     ) -> PhpResult<Striped> {
-        let given = given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, layout, format, retry, label];
+        let given =
+            given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, revocable, layout, format, retry, label];
         let segments = usize::try_from(count("segments", segments)?).unwrap_or(usize::MAX);
         let name = text("lock", "name", name)?;
         let core = self.core.striped_with(&name, segments, &self.options(&given)?).map_err(thrown)?;
@@ -266,12 +277,14 @@ impl Client {
         atLeastFor: Option<&Zval>,
         fair: Option<&Zval>,
         rank: Option<&Zval>,
+        revocable: Option<&Zval>,
         layout: Option<&Zval>,
         format: Option<&Zval>,
         retry: Option<&Zval>,
         label: Option<&Zval>,
     ) -> PhpResult<Once> {
-        let given = given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, layout, format, retry, label];
+        let given =
+            given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, revocable, layout, format, retry, label];
         callable(look, "look").and_then(|_| callable(make, "make"))?;
         let lock = Lock::new(self.build(name, &given, |client, name| client.lock(name))?);
         let (look, make) = (look.shallow_clone(), make.shallow_clone());
@@ -287,11 +300,12 @@ impl Client {
         renew: Option<&Zval>,
         maxHold: Option<&Zval>,
         atLeastFor: Option<&Zval>,
+        revocable: Option<&Zval>,
         layout: Option<&Zval>,
         format: Option<&Zval>,
         retry: Option<&Zval>,
     ) -> PhpResult<Election> {
-        let given = given![ttl, timeout, renew, maxHold, atLeastFor, layout, format, retry];
+        let given = given![ttl, timeout, renew, maxHold, atLeastFor, revocable, layout, format, retry];
         let (name, options) = (text("lock", "name", name)?, self.options(&given)?);
         Ok(Election { client: self.core.clone(), name, options })
     }

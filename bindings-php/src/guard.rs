@@ -84,6 +84,19 @@ impl Guard {
         Ok(())
     }
 
+    /// Whether somebody asked for the lock back since it was granted; only known of one that is `revocable`.
+    pub fn release_requested(&self) -> bool {
+        self.held.release_requested()
+    }
+
+    /// Calls `listener` once when somebody asks for the lock back before it is given back, soon if that was done
+    /// already, and never where the lock is not `revocable`; where and as `onLost` does. The lock stays held.
+    pub fn on_release_requested(&self, listener: &Zval) -> PhpResult<()> {
+        let number = told::on_release_requested(&self.held, listener)?;
+        self.listeners.borrow_mut().push(number);
+        Ok(())
+    }
+
     /// `expired`, `max_hold`, `abandoned`, `not_renewed`, `gone`, `broken` or `closed`; null unless it was lost.
     pub fn why_lost(&self) -> Option<String> {
         self.held.why().map(|why| why.code().to_owned())

@@ -130,6 +130,12 @@ impl Lock {
         ask(self.handle(), "break_lock", &[Some(expectedToken)])
     }
 
+    /// Asks whoever holds it under that token, which `inspect` shows, to give it back. Whether somebody does. Whose
+    /// lock is `revocable` is told, here or with Curator, and goes on as it likes: `breakLock` takes it.
+    pub fn request_release(&self, expectedToken: &Zval) -> PhpResult<Zval> {
+        ask(self.handle(), "request_release", &[Some(expectedToken)])
+    }
+
     /// Of a semaphore: how many permits it has from now on.
     pub fn resize(&self, permits: &Zval) -> PhpResult<()> {
         ask(self.handle(), "resize", &[Some(permits)]).map(drop)

@@ -10,6 +10,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use ext_php_rs::convert::IntoZvalDyn;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::ffi;
 use ext_php_rs::types::Zval;
@@ -24,6 +25,7 @@ use crate::thrown::thrown;
 /// One thing that PHP's thread has to do.
 enum News {
     Lost(u64, &'static str),
+    Wanted(u64),
     Credentials(u64, u32),
 }
 
@@ -113,7 +115,8 @@ fn take_up() {
         }
         let Some(news) = locked(&mailbox().news).pop_front() else { break };
         match news {
-            News::Lost(number, why) => tell(number, why),
+            News::Lost(number, why) => tell(number, vec![&why]),
+            News::Wanted(number) => tell(number, Vec::new()),
             News::Credentials(slot, question) => mailbox().broker.give(question, login::answer(slot)),
         }
     }
@@ -121,17 +124,13 @@ fn take_up() {
 }
 
 thread_local! {
-    /// Who is to be told of a loss, by number.
+    /// Who is to be told of a loss, or that a lock is asked back, by number.
     static LISTENERS: RefCell<Vec<(u64, Zval)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Has `listener` called with the reason when the first of these is lost before it is given back; the number of that.
 pub(crate) fn on_lost(all: &[Arc<Held>], listener: &Zval) -> PhpResult<u64> {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    callable(listener, "listener")?;
-    all.iter().try_for_each(|held| held.is_open("on_lost")).map_err(thrown)?;
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    LISTENERS.with_borrow_mut(|all| all.push((number, listener.shallow_clone())));
+    let number = listens(all, "on_lost", listener)?;
     for held in all {
         let mailbox = mailbox().clone();
         held.on_lost(Box::new(move |why| {
@@ -139,6 +138,26 @@ pub(crate) fn on_lost(all: &[Arc<Held>], listener: &Zval) -> PhpResult<u64> {
             ring();
         }));
     }
+    Ok(number)
+}
+
+/// Has `listener` called when the lock is asked back before it is given back; the number of that.
+pub(crate) fn on_release_requested(held: &Arc<Held>, listener: &Zval) -> PhpResult<u64> {
+    let number = listens(std::slice::from_ref(held), "on_release_requested", listener)?;
+    let mailbox = mailbox().clone();
+    held.on_release_requested(Box::new(move || {
+        locked(&mailbox.news).push_back(News::Wanted(number));
+        ring();
+    }));
+    Ok(number)
+}
+
+fn listens(all: &[Arc<Held>], operation: &'static str, listener: &Zval) -> PhpResult<u64> {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    callable(listener, "listener")?;
+    all.iter().try_for_each(|held| held.is_open(operation)).map_err(thrown)?;
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    LISTENERS.with_borrow_mut(|all| all.push((number, listener.shallow_clone())));
     Ok(number)
 }
 
@@ -155,9 +174,9 @@ pub(crate) fn forget(number: u64) {
     drop(taken(number));
 }
 
-fn tell(number: u64, why: &'static str) {
+fn tell(number: u64, what: Vec<&dyn IntoZvalDyn>) {
     let Some(listener) = taken(number) else { return };
-    let told = callable(&listener, "listener").and_then(|listener| called(&listener, vec![&why]));
+    let told = callable(&listener, "listener").and_then(|listener| called(&listener, what));
     if let Err(exception) = told {
         exception.throw();
     }

@@ -246,7 +246,8 @@ final class Client
      * renewed while it is held (true). `maxHold`: how long after the grant renewal ends (never). `atLeastFor`: how long
      * after the grant it stays taken however early it is released (0). `fair`: first come, first served over all
      * processes (false). `rank`: with `fair`, how urgent it is, 0 to 9 (0). `reentrant`: who holds it may acquire it
-     * again (false). `layout`: how it lies in the store, and `format`: whose locks of that layout it joins. `retry`: an
+     * again (false). `revocable`: whether its holder listens for others who ask for it back (false), see
+     * `Guard::onReleaseRequested`; only the layout `curator` has such a message. `layout`: how it lies in the store, and `format`: whose locks of that layout it joins. `retry`: an
      * array of the first and the longest pause of a waiter that nobody tells of its turn (0.002, 0.064). `label`: a text
      * that `inspect` shows.
      *
@@ -262,6 +263,7 @@ final class Client
         ?bool $fair = null,
         ?int $rank = null,
         ?bool $reentrant = null,
+        ?bool $revocable = null,
         ?string $layout = null,
         ?string $format = null,
         ?array $retry = null,
@@ -278,6 +280,7 @@ final class Client
         int|float|string|null $atLeastFor = null,
         ?bool $fair = null,
         ?int $rank = null,
+        ?bool $revocable = null,
         ?string $layout = null,
         ?string $format = null,
         ?array $retry = null,
@@ -301,6 +304,7 @@ final class Client
         int|float|string|null $atLeastFor = null,
         ?bool $fair = null,
         ?int $rank = null,
+        ?bool $revocable = null,
         ?string $layout = null,
         ?string $format = null,
         ?array $retry = null,
@@ -317,6 +321,7 @@ final class Client
         int|float|string|null $atLeastFor = null,
         ?bool $fair = null,
         ?int $rank = null,
+        ?bool $revocable = null,
         ?string $layout = null,
         ?string $format = null,
         ?array $retry = null,
@@ -334,6 +339,7 @@ final class Client
         int|float|string|null $atLeastFor = null,
         ?bool $fair = null,
         ?int $rank = null,
+        ?bool $revocable = null,
         ?string $layout = null,
         ?string $format = null,
         ?array $retry = null,
@@ -359,6 +365,7 @@ final class Client
         int|float|string|null $atLeastFor = null,
         ?bool $fair = null,
         ?int $rank = null,
+        ?bool $revocable = null,
         ?string $layout = null,
         ?string $format = null,
         ?array $retry = null,
@@ -373,6 +380,7 @@ final class Client
         ?bool $renew = null,
         int|float|string|null $maxHold = null,
         int|float|string|null $atLeastFor = null,
+        ?bool $revocable = null,
         ?string $layout = null,
         ?string $format = null,
         ?array $retry = null,
@@ -482,6 +490,12 @@ final class Lock
     /** Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did. */
     public function breakLock(int|string $expectedToken): bool {}
 
+    /**
+     * Asks whoever holds it under that token, which `inspect` shows, to give it back. Whether somebody does. Whose lock is
+     * `revocable` is told, here or with Curator, and goes on as it likes: `breakLock` takes it.
+     */
+    public function requestRelease(int|string $expectedToken): bool {}
+
     /** Of a semaphore: how many permits it has from now on. */
     public function resize(int $permits): void {}
 
@@ -540,6 +554,17 @@ final class Guard
      * @param callable(string): mixed $listener
      */
     public function onLost(callable $listener): void {}
+
+    /** Whether somebody asked for the lock back since it was granted; only known of one that is `revocable`. */
+    public function releaseRequested(): bool {}
+
+    /**
+     * Calls `listener` once when somebody asks for the lock back before it is given back, soon if that was done already, and
+     * never where the lock is not `revocable`; where and as `onLost` does. The lock stays held.
+     *
+     * @param callable(): mixed $listener
+     */
+    public function onReleaseRequested(callable $listener): void {}
 
     /** `expired`, `max_hold`, `abandoned`, `not_renewed`, `gone`, `broken` or `closed`; null unless it was lost. */
     public function whyLost(): ?string {}

@@ -45,7 +45,7 @@ final class ManifestTest extends TestCase
             $this->assertSame([...$own, ...$but()], self::parameters('Client', $method), $method);
         }
         $this->assertSame(['name', ...$but('fair', 'rank', 'label')], self::parameters('Client', 'election'));
-        $this->assertSame(['secret', ...$but('timeout', 'fair', 'rank', 'retry')], self::parameters('Client', 'resume'));
+        $this->assertSame(['secret', ...$but('timeout', 'fair', 'rank', 'revocable', 'retry')], self::parameters('Client', 'resume'));
     }
 
     public function testEveryRecordIsAClass(): void

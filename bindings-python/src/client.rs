@@ -99,8 +99,9 @@ impl Client {
     /// `at_least_for`: how long after the grant it stays taken however early it is released, as
     /// `Guard.hold_at_least_for` has it (0). `fair`: first come, first served over all processes (False). `rank`: with
     /// `fair`, how urgent it is, 0 to 9 (0): higher ranks go first, and every 10 s of waiting count as one rank.
-    /// `layout`: how it lies in the store, such as `string`, and `format`: whose locks of that layout it joins, such as
-    /// `redis-py`.
+    /// `revocable`: whether its holder listens for others who ask for it back (False), of which
+    /// `Guard.on_release_requested` tells; only the layout `curator` has such a message. `layout`: how it lies in the
+    /// store, such as `string`, and `format`: whose locks of that layout it joins, such as `redis-py`.
     /// `retry`: the first and the longest pause between two tries of a waiter that nobody tells of its turn (0.002,
     /// 0.064). `label`: a text that `inspect` shows.
     ///

@@ -21,6 +21,7 @@ use crate::{is_outside, locked, outside};
 /// What the driver has to say. It must own no Python object: the driver's thread may be the one that drops it.
 pub(crate) enum Message {
     Lost(Weak<Callbacks>, &'static str),
+    Wanted(Weak<Callbacks>),
     Credentials(Weak<Py<PyAny>>, u32),
 }
 
@@ -115,6 +116,10 @@ fn calls(py: Python<'_>, message: Message, broker: &Arc<Broker>) -> PyResult<Vec
             let callbacks = callbacks.upgrade().map(|callbacks| callbacks.take()).unwrap_or_default();
             let call = |callback| Ok((callback, (why,).into_pyobject(py)?.unbind(), None));
             callbacks.into_iter().map(call).collect()
+        }
+        Message::Wanted(callbacks) => {
+            let callbacks = callbacks.upgrade().map(|callbacks| callbacks.take()).unwrap_or_default();
+            Ok(callbacks.into_iter().map(|callback| (callback, PyTuple::empty(py).unbind(), None)).collect())
         }
         Message::Credentials(callable, question) => {
             let Some(callable) = callable.upgrade() else {

@@ -27,6 +27,8 @@ pub(crate) struct Guard {
     /// That of its lock.
     pub(crate) client: blocking::Client,
     callbacks: Arc<Callbacks>,
+    /// What is called when it is asked back.
+    asked: Arc<Callbacks>,
 }
 
 /// A lock that was exported, for a task that may be gone before it is told the secret.
@@ -47,12 +49,13 @@ impl Exported {
 
 impl Guard {
     pub(crate) fn new(guard: lockwright::Guard, client: &blocking::Client) -> Self {
-        Guard { held: Arc::new(Held::new(guard)), client: client.clone(), callbacks: Arc::default() }
+        let (held, client) = (Arc::new(Held::new(guard)), client.clone());
+        Guard { held, client, callbacks: Arc::default(), asked: Arc::default() }
     }
 
-    /// What was to be called when the lock is lost never will be.
+    /// What was to be called when the lock is lost, or asked back, never will be.
     pub(crate) fn forget_callbacks(&self) {
-        drop(self.callbacks.take());
+        drop((self.callbacks.take(), self.asked.take()));
     }
 
     /// Gives the lock back.
@@ -139,6 +142,27 @@ impl Guard {
         let callbacks = Arc::downgrade(&self.callbacks);
         if !self.held.on_lost(Box::new(move |why| messages.post(Message::Lost(callbacks, why)))) {
             // Released already: it will never be called.
+            self.forget_callbacks();
+        }
+        Ok(())
+    }
+
+    /// Whether somebody asked for the lock back since it was granted; only known of one that is `revocable`.
+    #[getter]
+    fn release_requested(&self) -> bool {
+        self.held.release_requested()
+    }
+
+    /// Has `callback()` called once, if somebody asks for the lock back before it is released and this guard still
+    /// exists; at once if that was done already, and never where the lock is not `revocable`.
+    ///
+    /// The lock stays held until it is released. It is called as `on_lost` calls.
+    fn on_release_requested(&self, py: Python<'_>, callback: Bound<'_, PyAny>) -> PyResult<()> {
+        self.held.own("on_release_requested").map_err(Raised)?;
+        let messages = dispatcher::started(py)?;
+        self.asked.add(callback.unbind());
+        let asked = Arc::downgrade(&self.asked);
+        if !self.held.on_release_requested(Box::new(move || messages.post(Message::Wanted(asked)))) {
             self.forget_callbacks();
         }
         Ok(())

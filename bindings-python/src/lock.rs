@@ -266,6 +266,14 @@ impl Lock {
         ask(py, self, "break_lock", &[Some(expected_token)])
     }
 
+    /// Asks whoever holds it under that token, which `inspect` shows, to give it back. Whether somebody does.
+    ///
+    /// Whose lock is `revocable` is told, here or with Curator, and goes on as it likes: `break_lock` takes it. Raises
+    /// `Unsupported` where the layout has no such message.
+    fn request_release(&self, py: Python<'_>, expected_token: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        ask(py, self, "request_release", &[Some(expected_token)])
+    }
+
     /// What it promises in its layout.
     fn guarantees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         record(py, self.core.guarantees().into())

@@ -24,7 +24,7 @@ const stocks = new Map()
 const segments = new Map()
 
 const SPANS = { timeout: 'timeout', ttl: 'ttl', max_hold: 'maxHold', at_least_for: 'atLeastFor' }
-const OPTIONS = ['renew', 'fair', 'rank', 'label', 'layout', 'format']
+const OPTIONS = ['renew', 'fair', 'rank', 'revocable', 'label', 'layout', 'format']
 
 function optionsOf(command) {
   const options = {}
@@ -190,6 +190,14 @@ const does = {
   },
   async break(command) {
     return { broken: await clients.get(command.client).breakLock(nameOf(command), BigInt(command.token)) }
+  },
+  async request_release(command) {
+    return { asked: await lockOf(command).requestRelease(BigInt(command.token)) }
+  },
+  async requested({ guard }) {
+    const held = guards.get(guard)
+    await Promise.race([new Promise(asked => held.onReleaseRequested(asked)), resetting.promise])
+    return { requested: held.releaseRequested }
   },
   async close({ client }) {
     await clients.get(client).close()

@@ -6,7 +6,7 @@ declare(strict_types=1);
 use Lockwright\{Client, Guard, LockException, LockTimeout};
 
 const SPANS = ['timeout', 'ttl', 'max_hold', 'at_least_for'];
-const OPTIONS = ['renew', 'fair', 'rank', 'label', 'layout', 'format'];
+const OPTIONS = ['renew', 'fair', 'rank', 'revocable', 'label', 'layout', 'format'];
 
 /** What PHP has no function for. */
 final class Libc

@@ -285,6 +285,15 @@ class Shim:
     def do_break(self, command: Command) -> Dict[str, Any]:
         return {"broken": self.client(command).break_lock(name_of(command), command["token"])}
 
+    def do_request_release(self, command: Command) -> Dict[str, Any]:
+        return {"asked": lock_of(self.client(command), command).request_release(command["token"])}
+
+    def do_requested(self, command: Command) -> Dict[str, Any]:
+        asked = threading.Event()
+        self.guards[command["guard"]].on_release_requested(asked.set)
+        asked.wait()
+        return {"requested": self.guards[command["guard"]].release_requested}
+
     def do_close(self, command: Command) -> Dict[str, Any]:
         self.client(command).close()
         return {}

@@ -271,6 +271,15 @@ class Shim:
     async def do_break(self, command: Command) -> Dict[str, Any]:
         return {"broken": await self.client(command).break_lock(name_of(command), command["token"])}
 
+    async def do_request_release(self, command: Command) -> Dict[str, Any]:
+        return {"asked": await lock_of(self.client(command), command).request_release(command["token"])}
+
+    async def do_requested(self, command: Command) -> Dict[str, Any]:
+        asked = asyncio.Event()
+        self.guards[command["guard"]].on_release_requested(asked.set)
+        await asked.wait()
+        return {"requested": self.guards[command["guard"]].release_requested}
+
     async def do_close(self, command: Command) -> Dict[str, Any]:
         await self.client(command).close()
         return {}

@@ -20,7 +20,7 @@ Command = Dict[str, Any]
 Guard = Union[lockwright.Guard, lockwright.aio.Guard, lockwright.MultiGuard, lockwright.aio.MultiGuard]
 
 SPANS = ("timeout", "ttl", "max_hold", "at_least_for")
-OPTIONS = ("renew", "fair", "rank", "label", "layout", "format")
+OPTIONS = ("renew", "fair", "rank", "revocable", "label", "layout", "format")
 
 _mutex = threading.Lock()
 
@@ -42,6 +42,9 @@ def greet() -> None:
     warnings.filterwarnings("ignore", "a ttl of", UserWarning)
     # A shell that starts the runner in the background has it ignore interrupts, and all its children with it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # The thread by which callbacks are called stays once it was needed: it is there before anything is counted.
+    with lockwright.connect("memory://shim") as client, client.lock("x").acquire_guard() as guard:
+        guard.on_lost(print)
     say({"pid": os.getpid(), "language": "python", "resets": True})
 
 

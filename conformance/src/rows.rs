@@ -114,7 +114,7 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 17] = [
+pub const ABILITIES: [&str; 18] = [
     "restart",
     "count",
     "foreign",
@@ -130,6 +130,7 @@ pub const ABILITIES: [&str; 17] = [
     "lease",
     "own_ttl",
     "holder_age",
+    "revocable",
     "together",
     "size",
 ];

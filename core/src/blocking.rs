@@ -141,6 +141,14 @@ impl Lock {
         here(self.inspect_by(Road::Thread))
     }
 
+    /// See the async [`request_release`](crate::Lock::request_release).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn request_release(&self, expected: Token) -> Result<bool> {
+        here(self.ask_back_by(Road::Thread, expected))
+    }
+
     /// See the async [`break_lock`](crate::Lock::break_lock).
     ///
     /// # Errors

@@ -9,10 +9,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockwright::Kind;
 use lockwright::blocking::{self, Client};
 use lockwright::finding::Severity;
 use lockwright::lease::{LossReason, ReleaseOutcome};
+use lockwright::{Kind, Token};
 use rustix::process::Signal;
 use zookeeper_server::{PATIENCE, PLAIN, Server, TLS, open, until, waiting};
 
@@ -269,8 +269,73 @@ fn locks_of_two_libraries_under_one_name_are_refused() {
     assert_eq!(one.lock("x").acquire().unwrap_err().kind(), Kind::ForeignLayout);
     assert_eq!(kazoo.release().unwrap(), ReleaseOutcome::Released);
     assert!(one.lock("x").try_acquire().unwrap().is_some());
-    let error = other.semaphore("y", 2).layout("kazoo").build().unwrap_err();
-    assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+    let permit = other.semaphore("y", 2).layout("kazoo").acquire().unwrap();
+    let error = one.lock("y").layout("kazoo").try_acquire().unwrap_err();
+    assert!(error.kind() == Kind::ForeignLayout && error.to_string().contains("a semaphore of kazoo"), "{error}");
+    let error = one.semaphore("y", 3).layout("kazoo").try_acquire().unwrap_err();
+    assert!(error.kind() == Kind::InvalidConfig && error.to_string().contains("2 permits, and not 3"), "{error}");
+    assert_eq!(permit.release().unwrap(), ReleaseOutcome::Released);
+}
+
+/// kazoo's permits have no order: whoever wants one waits in the line beside them.
+#[test]
+fn permits_of_kazoos_are_waited_for_shown_broken_and_listed() {
+    let server = Server::start();
+    let [one, other] = [0, 1].map(|_| server.client("ttl=90s&layout=kazoo"));
+    let permits = |client: &Client, take| client.semaphore("x", 3).take(take).build().unwrap();
+    let two = permits(&one, 2).acquire().unwrap();
+    let last = permits(&other, 1).acquire().unwrap();
+    assert!(permits(&one, 1).try_acquire().unwrap().is_none());
+    let (tell, hear) = mpsc::channel();
+    let wants = permits(&other, 2);
+    thread::spawn(move || tell.send(wants.acquire().unwrap()));
+    until("it waits", || one.inspect("x").unwrap().waiters == 1);
+    let seen = one.inspect("x").unwrap().shared.unwrap();
+    assert_eq!((seen.held, seen.holders.len(), seen.permits), (3, 2, None));
+    assert_eq!(one.list().unwrap(), ["x"]);
+    assert_eq!(last.release().unwrap(), ReleaseOutcome::Released);
+    assert!(hear.recv_timeout(Duration::from_millis(300)).is_err());
+    assert!(one.break_lock("x", two.token()).unwrap());
+    let next = hear.recv_timeout(PATIENCE).unwrap();
+    until("it is lost", || !two.is_held());
+    server.run("restart");
+    assert!(next.is_held());
+    let again = permits(&one, 2);
+    let (tell, hear) = mpsc::channel();
+    thread::spawn(move || tell.send(again.acquire().unwrap()));
+    until("it waits", || other.inspect("x").unwrap().waiters == 1);
+    assert_eq!(next.release().unwrap(), ReleaseOutcome::Released);
+    drop(hear.recv_timeout(PATIENCE).unwrap());
+}
+
+/// Curator's message, which its `Revoker` writes to a holder's node.
+#[test]
+fn whoever_holds_is_told_that_others_ask_for_the_lock_also_over_another_connection() {
+    let server = Server::start();
+    let [holder, other] = [0, 1].map(|_| server.client("ttl=90s"));
+    let lock = holder.lock("x").revocable().build().unwrap();
+    let guard = lock.acquire().unwrap();
+    let (tell, hear) = mpsc::channel();
+    guard.on_release_requested(move || tell.send(()).unwrap());
+    server.run("restart");
+    let asks = other.lock("x").build().unwrap();
+    assert!(!asks.request_release(Token::new(1)).unwrap());
+    assert!(hear.try_recv().is_err() && !guard.release_requested());
+    assert!(asks.request_release(guard.token()).unwrap());
+    hear.recv_timeout(PATIENCE).unwrap();
+    assert!(guard.release_requested() && guard.is_held());
+    let (tell, hear) = mpsc::channel();
+    guard.on_release_requested(move || tell.send(()).unwrap());
+    hear.try_recv().unwrap();
+    let token = guard.token();
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    let next = lock.acquire().unwrap();
+    assert!(!next.release_requested(), "that was asked of the one before");
+    assert!(!asks.request_release(token).unwrap());
+    for layout in ["kazoo", "curator"] {
+        let refused = other.rwlock("y").read().layout(layout).revocable().build().unwrap_err();
+        assert!(refused.kind() == Kind::Unsupported && refused.to_string().contains("revocable"), "{refused}");
+    }
 }
 
 #[test]

@@ -51,6 +51,8 @@ pub(crate) enum Message {
     Rang(u64),
     /// The lock of the guard of that number is.
     Lost(u64, &'static str),
+    /// Somebody asks for the lock of the guard of that number back.
+    Wanted(u64),
     /// The source of that number is to give user and password.
     Asked { whom: u64, question: u32 },
 }
@@ -61,6 +63,7 @@ mod kind {
     pub(super) const LOST: u8 = 2;
     pub(super) const ASKED: u8 = 3;
     pub(super) const NEWS: u8 = 4;
+    pub(super) const WANTED: u8 = 5;
 }
 
 /// That of this process.
@@ -216,6 +219,10 @@ pub(crate) fn take(_: &mut Request<'_>) -> Result<Reply> {
                 reply.byte(kind::LOST);
                 reply.long(guard);
                 reply.text(why);
+            }
+            Message::Wanted(guard) => {
+                reply.byte(kind::WANTED);
+                reply.long(guard);
             }
             Message::Asked { whom, question } => {
                 reply.byte(kind::ASKED);

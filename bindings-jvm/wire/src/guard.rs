@@ -130,7 +130,8 @@ pub(crate) fn hold_at_least_for(request: &mut Request<'_>) -> Result<Reply> {
     held.hold_at_least_for(span).map(|()| done())
 }
 
-/// Whether it is held, for how long certainly, why it was lost, and its token; nothing where it was released.
+/// Whether it is held, for how long certainly, why it was lost, its token, and whether it is asked back; nothing where
+/// it was released.
 pub(crate) fn state(request: &mut Request<'_>) -> Result<Reply> {
     let Ok(held) = table::held("state", request.number()?) else { return Ok(done()) };
     Ok(Reply::told(vec![
@@ -138,6 +139,7 @@ pub(crate) fn state(request: &mut Request<'_>) -> Result<Reply> {
         Value::Span(held.remaining().unwrap_or_default()),
         Value::from(held.why().map(|why| why.code())),
         Value::Token(held.token()),
+        Value::Flag(held.release_requested()),
     ]))
 }
 
@@ -147,6 +149,13 @@ pub(crate) fn watch(request: &mut Request<'_>) -> Result<Reply> {
     let Ok(held) = table::held("lost", number) else { return Ok(Reply::told(false)) };
     let tell = move |why| post(Message::Lost(number, why));
     Ok(Reply::told(held.on_lost(Box::new(tell))))
+}
+
+/// Has it told when somebody asks for it back; whether it was not given back yet.
+pub(crate) fn heed(request: &mut Request<'_>) -> Result<Reply> {
+    let number = request.number()?;
+    let Ok(held) = table::held("on_release_requested", number) else { return Ok(Reply::told(false)) };
+    Ok(Reply::told(held.on_release_requested(Box::new(move || post(Message::Wanted(number))))))
 }
 
 /// Lets the lease of a guard that was collected run out. For how much longer it was still held, if it was.

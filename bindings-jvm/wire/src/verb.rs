@@ -9,7 +9,7 @@ use crate::{JAVA, agenda, ask, guard, kit, open, report, table};
 
 type Obeys = fn(&mut Request<'_>) -> Result<Reply>;
 
-const ALL: [Obeys; 44] = [
+const ALL: [Obeys; 45] = [
     |_| Ok(Reply::told(env!("CARGO_PKG_VERSION"))),
     |_| Ok(Reply::told(manifest::manifest())),
     forget,
@@ -45,6 +45,7 @@ const ALL: [Obeys; 44] = [
     guard::hold_at_least_for,
     guard::state,
     guard::watch,
+    guard::heed,
     guard::abandon,
     agenda::take,
     agenda::nudge,

@@ -97,8 +97,9 @@ class Client:
         `at_least_for`: how long after the grant it stays taken however early it is released, as
         `Guard.hold_at_least_for` has it (0). `fair`: first come, first served over all processes (False). `rank`: with
         `fair`, how urgent it is, 0 to 9 (0): higher ranks go first, and every 10 s of waiting count as one rank.
-        `layout`: how it lies in the store, such as `string`, and `format`: whose locks of that layout it joins, such as
-        `redis-py`.
+        `revocable`: whether its holder listens for others who ask for it back (False), of which
+        `Guard.on_release_requested` tells; only the layout `curator` has such a message. `layout`: how it lies in the
+        store, such as `string`, and `format`: whose locks of that layout it joins, such as `redis-py`.
         `retry`: the first and the longest pause between two tries of a waiter that nobody tells of its turn (0.002,
         0.064). `label`: a text that `inspect` shows.
 
@@ -258,6 +259,13 @@ class Lock:
     def break_lock(self, expected_token: int) -> bool:
         """Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did."""
 
+    def request_release(self, expected_token: int) -> bool:
+        """Asks whoever holds it under that token, which `inspect` shows, to give it back. Whether somebody does.
+
+        Whose lock is `revocable` is told, here or with Curator, and goes on as it likes: `break_lock` takes it. Raises
+        `Unsupported` where the layout has no such message.
+        """
+
     def guarantees(self) -> Guarantees:
         """What it promises in its layout."""
 
@@ -407,6 +415,17 @@ class Guard:
         """Has `callback(why)` called once, if the lock is lost before it is released and this guard still exists.
 
         It is called on a thread of the library's, one callback after another; what it raises is logged.
+        """
+
+    @property
+    def release_requested(self) -> bool:
+        """Whether somebody asked for the lock back since it was granted; only known of one that is `revocable`."""
+
+    def on_release_requested(self, callback: Callable[[], object]) -> None:
+        """Has `callback()` called once, if somebody asks for the lock back before it is released and this guard still
+        exists; at once if that was done already, and never where the lock is not `revocable`.
+
+        The lock stays held until it is released. It is called as `on_lost` calls.
         """
 
     def extend(self, ttl: Span) -> None:

@@ -22,6 +22,7 @@ class LockOptions(TypedDict, total=False):
     at_least_for: Optional[Span]
     fair: Optional[bool]
     rank: Optional[int]
+    revocable: Optional[bool]
     layout: Optional[str]
     format: Optional[str]
     retry: Optional[Tuple[Span, Span]]

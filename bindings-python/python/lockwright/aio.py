@@ -14,6 +14,7 @@ background. A client and its locks may be used from every event loop of the proc
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import itertools
@@ -147,8 +148,9 @@ class Client(_Around[_native.Client]):
         `renew`: whether it is renewed while it is held (True). `max_hold`: how long after the grant renewal ends
         (never). `at_least_for`: how long after the grant it stays taken however early it is released, as
         `Guard.hold_at_least_for` has it (0). `fair`: first come, first served over all processes (False). `rank`: with `fair`,
-        how urgent it is, 0 to 9 (0): higher ranks go first, and every 10 s of waiting count as one rank. `layout`: how it
-        lies in the store, such as `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`:
+        how urgent it is, 0 to 9 (0): higher ranks go first, and every 10 s of waiting count as one rank. `revocable`: whether its
+        holder listens for others who ask for it back (False), of which `Guard.on_release_requested` tells; only the layout
+        `curator` has such a message. `layout`: how it lies in the store, such as `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`:
         the first and the longest pause between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`:
         a text that `inspect` shows.
 
@@ -387,6 +389,14 @@ class Lock(_Named[_native.Lock]):
     async def break_lock(self, expected_token: int) -> bool:
         """Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did."""
         return await _of(_native.Lock.break_lock, self._core, expected_token)
+
+    async def request_release(self, expected_token: int) -> bool:
+        """Asks whoever holds it under that token, which `inspect` shows, to give it back. Whether somebody does.
+
+        Whose lock is `revocable` is told, here or with Curator, and goes on as it likes: `break_lock` takes it. Raises
+        `Unsupported` where the layout has no such message.
+        """
+        return await _of(_native.Lock.request_release, self._core, expected_token)
 
     def guarantees(self) -> Guarantees:
         """What it promises in its layout."""
@@ -871,6 +881,25 @@ class Guard(_Around[_native.Guard]):
     def on_lost(self, callback: Callable[[str], object]) -> None:
         """Has `callback(why)` called in this event loop, if the lock is lost before it is released."""
         _watch(self._core, callback)
+
+    @property
+    def release_requested(self) -> bool:
+        """Whether somebody asked for the lock back since it was granted; only known of one that is `revocable`."""
+        return self._core.release_requested
+
+    def on_release_requested(self, callback: Callable[[], object]) -> None:
+        """Has `callback()` called once in this event loop, if somebody asks for the lock back before it is released.
+
+        At once if that was done already, and never where the lock is not `revocable`. It stays held until it is released.
+        """
+        loop = asyncio.get_running_loop()
+
+        def tell() -> None:
+            # The loop may be closed by now.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(callback)
+
+        self._core.on_release_requested(tell)
 
     async def extend(self, ttl: Span) -> None:
         """Makes the lease last `ttl` seconds from now, and at every renewal."""

@@ -3,6 +3,7 @@ import java.net.URI;
 import java.util.Collection;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -13,6 +14,7 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.retry.RetryNTimes;
 
 /**
@@ -66,6 +68,15 @@ final class CuratorPeer extends Peer {
     return got;
   }
 
+  @Override
+  boolean askBack(JsonObject command) throws Exception {
+    Connection client = clients.get(command.get("client").getAsString());
+    String path = client.root() + "/" + command.get("lock").getAsString();
+    String first = new InterProcessMutex(client.framework(), path).getParticipantNodes().iterator().next();
+    Revoker.attemptRevoke(client.framework(), first);
+    return true;
+  }
+
   /** Endless below zero. */
   private static Held begin(JsonObject command, CuratorFramework client, String path, long millis) throws Exception {
     if (command.has("permits")) {
@@ -95,6 +106,9 @@ final class CuratorPeer extends Peer {
       hold.units = reads ? 1 : 1 << 30;
     }
     hold.mutex = mutex;
+    if (is(command, "revocable")) {
+      mutex.makeRevocable(asked -> hold.asked.countDown());
+    }
     boolean got = in(hold.thread, () -> {
       if (millis < 0) {
         hold.mutex.acquire();
@@ -117,7 +131,13 @@ final class CuratorPeer extends Peer {
   }
 
   private static final class Hold extends OfSession {
+    private final CountDownLatch asked = new CountDownLatch(1);
     private InterProcessMutex mutex;
+
+    @Override
+    void awaitRequest() throws InterruptedException {
+      asked.await();
+    }
 
     @Override
     boolean release() {

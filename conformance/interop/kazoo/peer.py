@@ -1,4 +1,4 @@
-"""kazoo's Lock, and its ReadLock and WriteLock, as a peer. They last as long as their client's session."""
+"""kazoo's Lock, its ReadLock and WriteLock, and its Semaphore, as a peer. They last as long as their client's session."""
 
 from __future__ import annotations
 
@@ -46,7 +46,11 @@ class Kazoo(Peer):
             "read": client.kazoo.ReadLock,
             "write": client.kazoo.WriteLock,
         }
-        lock = kinds[share](f"{client.root}/{command['lock']}", "kazoo")
+        path = f"{client.root}/{command['lock']}"
+        if command.get("permits") is not None:
+            lock = client.kazoo.Semaphore(path, "kazoo", max_leases=command["permits"])
+        else:
+            lock = kinds[share](path, "kazoo")
         try:
             got = lock.acquire(blocking=timeout != 0, timeout=timeout or None)
         except LockTimeout:

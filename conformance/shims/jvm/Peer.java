@@ -55,6 +55,11 @@ abstract class Peer {
 
     /** Fails with {@code lost} when it is not held any more. */
     abstract void extend(double ttl) throws Failed;
+
+    /** Waits until it is asked back. */
+    void awaitRequest() throws Exception {
+      throw new Failed("unsupported", "its library has no such message");
+    }
   }
 
   static final class Failed extends Exception {
@@ -79,6 +84,11 @@ abstract class Peer {
 
   /** Frees the lock, whoever holds it. */
   boolean force(JsonObject command) throws Exception {
+    throw new Failed("unsupported", language() + " cannot do that");
+  }
+
+  /** Asks whoever holds the lock to give it back. */
+  boolean askBack(JsonObject command) throws Exception {
     throw new Failed("unsupported", language() + " cannot do that");
   }
 
@@ -198,6 +208,11 @@ abstract class Peer {
         ok.addProperty("depth", 1);
       }
       case "break" -> ok.addProperty("broken", force(command));
+      case "request_release" -> ok.addProperty("asked", askBack(command));
+      case "requested" -> {
+        held.get(guard).awaitRequest();
+        ok.addProperty("requested", true);
+      }
       case "work" -> work(command);
       case "reset" -> reset();
       default -> throw new Failed("unsupported", "no such command");

@@ -203,6 +203,9 @@ final class Shim {
     if (has(command, "fair")) {
       made = made.fair(command.get("fair").getAsBoolean());
     }
+    if (has(command, "revocable")) {
+      made = made.revocable(command.get("revocable").getAsBoolean());
+    }
     if (has(command, "rank")) {
       made = made.rank(command.get("rank").getAsInt());
     }
@@ -382,6 +385,16 @@ final class Shim {
         long token = command.get("token").getAsLong();
         String name = name(command);
         return ok("broken", wait(command, () -> client.breakLock(name, token), () -> client.breakLockAsync(name, token)));
+      }
+      case "request_release" -> {
+        Lock lock = lock(client(command), command);
+        long token = command.get("token").getAsLong();
+        return ok("asked", wait(command, () -> lock.requestRelease(token), () -> lock.requestReleaseAsync(token)));
+      }
+      case "requested" -> {
+        CompletableFuture<Boolean> asked = new CompletableFuture<>();
+        of.guard.onReleaseRequested(() -> asked.complete(of.guard.releaseRequested()));
+        return ok("requested", asked.get());
       }
       case "close" -> {
         Client client = client(command);

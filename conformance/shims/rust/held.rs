@@ -101,6 +101,16 @@ impl<W: Way> Held<W> {
         }
     }
 
+    pub(crate) fn release_requested(&self) -> bool {
+        self.one().is_ok_and(Guard::release_requested)
+    }
+
+    pub(crate) fn on_release_requested(&self, callback: Box<dyn FnOnce() + Send>) {
+        if let Ok(guard) = self.one() {
+            guard.on_release_requested(callback);
+        }
+    }
+
     pub(crate) fn depth(&self) -> u32 {
         self.one().map_or(1, Guard::depth)
     }

@@ -292,6 +292,20 @@ impl<W: Way> Shim<W> {
                 let names = W::list(&self.client(command)?).await?;
                 done(json!({ "names": names }))
             }
+            "request_release" => {
+                let token = Token::new(command["token"].as_u64().unwrap_or_default());
+                let asked = W::request_release(&self.lock(command)?, token).await?;
+                done(json!({ "asked": asked }))
+            }
+            "requested" => {
+                let guard = self.guard(text("guard"))?;
+                let (tell, asked) = tokio::sync::oneshot::channel();
+                guard.on_release_requested(Box::new(move || _ = tell.send(())));
+                match cancel.unless(asked).await {
+                    Some(_) => done(json!({ "requested": guard.release_requested() })),
+                    None => Ok(None),
+                }
+            }
             "break" => {
                 let token = Token::new(command["token"].as_u64().unwrap_or_default());
                 let broken = W::break_lock(&self.client(command)?, text("lock"), token).await?;
@@ -453,6 +467,9 @@ fn builder_of<W: Way>(client: &Client<W>, command: &Value, name: &str) -> Result
     }
     if command["fair"] == true {
         lock = lock.fair();
+    }
+    if command["revocable"] == true {
+        lock = lock.revocable();
     }
     if let Some(rank) = command["rank"].as_u64() {
         lock = lock.rank(u8::try_from(rank).unwrap_or(u8::MAX));

@@ -102,6 +102,7 @@ pub(crate) trait Way: Face + Sized {
     fn inspect<'a>(client: &'a Client<Self>, name: &'a str) -> Doing<'a, Result<Inspection>>;
     fn list(client: &Client<Self>) -> Doing<'_, Result<Vec<String>>>;
     fn break_lock<'a>(client: &'a Client<Self>, name: &'a str, token: Token) -> Doing<'a, Result<bool>>;
+    fn request_release(lock: &Lock<Self>, token: Token) -> Doing<'_, Result<bool>>;
     fn close(client: &Client<Self>) -> Doing<'_, ()>;
     /// Does it beside everything else.
     fn spawn(work: impl Future<Output = ()> + Send + 'static);
@@ -264,6 +265,10 @@ impl Way for Async {
 
     fn break_lock<'a>(client: &'a Client, name: &'a str, token: Token) -> Doing<'a, Result<bool>> {
         Box::pin(client.break_lock(name, token))
+    }
+
+    fn request_release(lock: &Lock, token: Token) -> Doing<'_, Result<bool>> {
+        Box::pin(lock.request_release(token))
     }
 
     fn close(client: &Client) -> Doing<'_, ()> {
@@ -458,6 +463,10 @@ impl Way for Blocking {
 
     fn break_lock<'a>(client: &'a Client<Self>, name: &'a str, token: Token) -> Doing<'a, Result<bool>> {
         at_once(move || client.break_lock(name, token))
+    }
+
+    fn request_release(lock: &Lock<Self>, token: Token) -> Doing<'_, Result<bool>> {
+        at_once(move || lock.request_release(token))
     }
 
     fn close(client: &Client<Self>) -> Doing<'_, ()> {

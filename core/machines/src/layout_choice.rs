@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::gate::Gate;
 use crate::guarantee::Guarantees;
 use crate::options::AcquireOptions;
-use crate::protocol::Layout;
+use crate::protocol::{Layout, irrevocable};
 use crate::share::Share;
 
 /// A layout as it is asked for.
@@ -109,6 +109,9 @@ pub fn check(layout: &dyn Layout, can: &Guarantees, options: &AcquireOptions) ->
             layout.name()
         );
         return Err(Error::unsupported("lock", message));
+    }
+    if options.revocable && !layout.is_revocable() {
+        return Err(Error::unsupported("lock", irrevocable(layout.name())));
     }
     let wants = [(options.fair && !can.fair, "fair"), (options.reentrant && !can.reentrant, "reentrant")];
     match wants.iter().find(|(missing, _)| *missing) {

@@ -53,6 +53,9 @@ pub struct AcquireOptions {
     pub rank: u8,
     /// Whether the same owner may acquire it again while holding it; default no.
     pub reentrant: bool,
+    /// Whether its holder listens for others who ask for the lock back, which costs a request more at each acquisition;
+    /// default no.
+    pub revocable: bool,
     /// The layout at the store; `None` takes the store's default.
     pub layout: Option<Arc<str>>,
     /// The format of a layout that has several, such as the library whose locks are joined; `None` elsewhere.
@@ -95,6 +98,7 @@ impl Default for AcquireOptions {
             fair: false,
             rank: 0,
             reentrant: false,
+            revocable: false,
             layout: None,
             format: None,
             label: None,

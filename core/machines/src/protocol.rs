@@ -268,7 +268,10 @@ pub enum Verdict {
     },
     /// The lease lasts at least as long as was asked, counted from the request's sending.
     Renewed,
-    /// The same, and the [`Change`] asked for is made, under this token; or it is refused, and all is as it was.
+    /// The same, and somebody asked the holder to give the lock back.
+    Wanted,
+    /// The same as `Renewed`, and the [`Change`] asked for is made, under this token; or it is refused, and all is as
+    /// it was.
     Changed(Option<u64>),
     /// The lease is not ours any more.
     Gone(ReleaseOutcome),
@@ -784,6 +787,18 @@ pub trait Layout: Send + Sync + fmt::Debug {
         self.inspect(name, key)
     }
 
+    /// Whether a holder can be asked to give its lock back: [`Protocol::heed`] and [`ask_back`](Self::ask_back).
+    fn is_revocable(&self) -> bool {
+        false
+    }
+
+    /// Asks whoever holds the lock under `key` with `token` to give it back; whether somebody does. Whether it heeds
+    /// that nobody can tell.
+    fn ask_back(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
+        let _ = (key, token);
+        Inquiry::Done(Err(Error::unsupported("request_release", irrevocable(self.name()))))
+    }
+
     /// Takes the lock under `key` from whoever holds it with `token`; whether somebody did. A layout without tokens
     /// cannot: what was seen of a holder would not tell it from the next one.
     fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
@@ -800,6 +815,14 @@ pub trait Layout: Send + Sync + fmt::Debug {
     }
 }
 
+/// Why a lock of this layout cannot be asked back.
+pub(crate) fn irrevocable(layout: &str) -> String {
+    format!(
+        "layout {layout} has no message by which a holder is asked to give back; leave revocable out, or choose a store \
+         and layout that have one (docs/choosing.md)"
+    )
+}
+
 /// One lock layout of one store, as a pure machine.
 pub trait Protocol: Send + fmt::Debug {
     /// Takes one input and says what to do. The answer depends only on the inputs so far: it never changes by itself,
@@ -812,6 +835,10 @@ pub trait Protocol: Send + fmt::Debug {
         let _ = change;
         Step::Done(Verdict::Failed(Error::unsupported("change", "this layout has one holder, who holds all of it")))
     }
+
+    /// From now on a renewal of what is held also looks whether its holder was asked to give it back, and is told when
+    /// that may be; see [`Layout::is_revocable`].
+    fn heed(&mut self) {}
 
     /// The requests that give the lock from one attempt to another and make the lease last `to.ttl`; `None` where the
     /// layout cannot. They are answered as an acquire is to [`Op::Acquire`] (with [`Verdict::Gone`] where `from` does

@@ -57,6 +57,9 @@
 //!   Held        Tick: deadline                   Undoing     Lost, Send(undo)
 //!   Held        Over                             Undoing     Lost, Send(undo)             the client's session ended
 //!   Held        Verify                           Held        Send(renew)
+//!   Held        Heed                             Held        Send(renew)                  which says whether it is asked back
+//!   Held        Push: changed, and heeds         Held        Send(renew)
+//!   Held        Reply: renewed, asked back       Held        Wanted
 //!   Held        Serve                            Held        Send(renew)                  where its ttl is shorter
 //!   Held        Extend                           Held        Send(renew)
 //!   Held        Change                           Held        Send(renew)                  sent again until answered for good
@@ -199,6 +202,8 @@ pub enum Event<'a> {
     Extend(Duration),
     /// Hold so many units of the shared record instead, in one request that renews the lease too.
     Change(u32),
+    /// Tell from now on whether somebody asks for the lock back.
+    Heed,
     /// Give back and contend again, in one request where the layout can.
     Yield { attempt: AttemptId, used: u64, service: Service },
     /// Give back; `used` is the highest token that was used, 0 where there are none.
@@ -238,6 +243,8 @@ pub enum Action {
     Lost(LossReason),
     /// The answer to every `Extend` that has none yet: whether the lease is extended.
     Extended(bool),
+    /// Somebody asks for the lock back. May be told again.
+    Wanted,
     /// The answer to `Change`: the token of what is held now; `None` when others hold what was wanted, or the hold is
     /// over.
     Changed(Option<u64>),
@@ -354,6 +361,7 @@ impl Session {
             Event::Serve(service) => self.serve(now, service),
             Event::Extend(ttl) => self.extend(now, ttl),
             Event::Change(units) => self.change(now, units),
+            Event::Heed => self.heed(now),
             Event::Yield { attempt, used, service } => self.hand_back_and_contend(now, attempt, used, service),
             Event::Release { used } => self.release(now, used),
             Event::Export { secret, used } => self.export(now, secret, used),
@@ -697,6 +705,9 @@ impl Session {
                 Phase::Asking => self.asked.ask_again = true,
                 _ => {}
             },
+            StoreEvent::Changed { .. } if self.phase == Phase::Held && self.renewal.heeds => {
+                self.look_whether_wanted(now);
+            }
             StoreEvent::Changed { path } if self.is_hinted() => self.hinted(now, path),
             StoreEvent::Changed { .. } | StoreEvent::Gone { .. }
                 if matches!(self.phase, Phase::Asking | Phase::Waiting) =>
@@ -828,6 +839,7 @@ impl Session {
         }
         if matches!(self.phase, Phase::Held | Phase::Confirming) {
             self.lease.tokens.map(|tokens| (view.token(tokens.first()), view.token(tokens.last()))).hash(state);
+            (self.renewal.heeds, self.renewal.again).hash(state);
             (self.flight(Op::Renew).map(|_| self.renewal.ttl), ahead(self.renewal.due)).hash(state);
             view.ahead(self.lease.valid_until).hash(state);
             self.service.get().max_hold.map(|max| view.ahead(self.lease.granted_at.after(max))).hash(state);

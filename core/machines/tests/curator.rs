@@ -145,6 +145,19 @@ fn two_want_a_permit_and_one_of_them_fails() {
     }
 }
 
+#[test]
+fn one_permit_of_kazoos_alone_to_which_something_happens() {
+    for fault in [&[Fault::Loss], &[Fault::Cancel], &[Fault::Expiry], &[Fault::Stop], &[Fault::Leave]] {
+        Setup::of("kazoo: a permit alone", &[Wish::WaitsForKazoos]).with(1, fault).check();
+    }
+}
+
+#[test]
+fn two_want_a_permit_of_kazoos_and_there_is_one() {
+    Setup::of("kazoo: one waits for the only permit, one tries", &[Wish::WaitsForKazoos, Wish::TriesKazoos]).check();
+    Setup::of("kazoo: two want the only permit", &[Wish::WaitsForKazoos; 2]).check();
+}
+
 const MEET: &[Wish] = &[Wish::Meets; 2];
 
 #[test]

@@ -79,3 +79,10 @@ fn two_wait_for_a_latch() {
     Setup::of("curator: two wait for a latch", &[Wish::WaitsForLatch; 2]).check();
     Setup::of("curator: one waits for a latch, one tries", &[Wish::WaitsForLatch, Wish::TriesLatch]).check();
 }
+
+#[test]
+fn two_want_a_permit_of_kazoos_and_the_session_of_one_ends() {
+    for fault in [&[Fault::Expiry], &[Fault::Leave], &[Fault::Loss]] {
+        Setup::of("kazoo: two want the only permit, a fault", &[Wish::WaitsForKazoos; 2]).with(1, fault).check();
+    }
+}

@@ -97,6 +97,9 @@ const LAYOUTS: &[Layout] = &[
     }),
     ("zookeeper_curator", zookeeper_line),
     ("zookeeper_kazoo", zookeeper_line),
+    ("zookeeper_kazoo_permits", |_| {
+        Box::new(zookeeper::layouts::kazoo_permits::KazooPermits::new("/locks/orders".into(), 1, 2))
+    }),
     ("zookeeper_latch", |_| {
         let plan = LatchPlan::new(3, Duration::from_secs(60)).expect("in range");
         Box::new(zookeeper::layouts::latch::Latch::new("/locks/orders".into(), plan))
@@ -286,6 +289,10 @@ impl Player {
                 let ttl = options.get("ttl").map_or(Ok(terms.ttl), |text| duration(text))?;
                 Ok(self.step(Op::Renew, || Input::Begin(Intent::Renew { terms: terms.clone(), ttl })))
             }
+            ["heed"] => {
+                self.machine.heed();
+                Ok("heeds".into())
+            }
             ["begin", "change", attempt] => {
                 let terms = self.terms(attempt)?;
                 let number = |key: &str| number(options.get(key).ok_or(format!("{key}=N is missing"))?);
@@ -457,6 +464,7 @@ fn show(step: &Step) -> String {
             Verdict::Late { at } => format!("late, store time {}", at.0),
             Verdict::NotYet(error) => format!("not yet: {error}"),
             Verdict::Renewed => "renewed".into(),
+            Verdict::Wanted => "renewed, and asked back".into(),
             Verdict::Changed(Some(token)) => format!("renewed and changed, token {token}"),
             Verdict::Changed(None) => "renewed, but not changed: others hold what is wanted".into(),
             Verdict::Gone(outcome) => format!("gone: {}", word(outcome)),

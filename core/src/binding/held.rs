@@ -318,6 +318,17 @@ impl Held {
         self.ask(|guard| guard.on_lost(move |why| tell(why.code()))).is_some()
     }
 
+    /// Has `tell` called on the driver's thread when somebody asks for the lock back. Whether it was not given back
+    /// yet.
+    pub fn on_release_requested(&self, tell: Box<dyn FnOnce() + Send>) -> bool {
+        self.ask(|guard| guard.on_release_requested(tell)).is_some()
+    }
+
+    /// Whether somebody asked for the lock back since it was granted.
+    pub fn release_requested(&self) -> bool {
+        self.ask(blocking::Guard::release_requested).unwrap_or(false)
+    }
+
     /// Where to wait for its loss; none once it was given back.
     pub fn watch(&self) -> Option<Arc<Watch>> {
         let mut state = locked(&self.state);

@@ -8,9 +8,9 @@ use crate::error::Kind;
 use crate::lease::LossReason;
 
 /// The targets of events, behind `lockwright::`, as `docs/observability.md` explains them.
-pub const EVENTS: [&str; 19] = [
+pub const EVENTS: [&str; 20] = [
     "acquire", "release", "wait", "grant", "refuse", "renew", "change", "lost", "export", "yield", "undo", "permits",
-    "break", "store", "restart", "inbox", "poll", "runtime", "panic",
+    "request", "break", "store", "restart", "inbox", "poll", "runtime", "panic",
 ];
 
 /// What a release may find.

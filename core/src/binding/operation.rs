@@ -164,7 +164,7 @@ macro_rules! waits {
 }
 
 /// Every operation of a handle. Those of guards are methods of [`Jobs`](super::Jobs) and [`Held`](super::Held).
-pub static ALL: [Operation; 19] = [
+pub static ALL: [Operation; 20] = [
     asks!(Client.inspect(name: Text) as "inspect", (&name) => record),
     asks!(Client.list() as "list", () => Value::from),
     asks!(Client.break_lock(name: Text, expected_token: Token) as "break", (&name, Token::new(expected_token)) => Value::from),
@@ -185,6 +185,7 @@ pub static ALL: [Operation; 19] = [
         |on| on.begin_resume(&secret).map(Waiting::Lock)),
     asks!(Lock.inspect() as "inspect", () => record),
     asks!(Lock.break_lock(expected_token: Token) as "break", (Token::new(expected_token)) => Value::from),
+    asks!(Lock.request_release(expected_token: Token) as "request_release", (Token::new(expected_token)) => Value::from),
     asks!(Lock.resize(permits: Count) as "resize", (permits) => done),
     waits!(Locks.acquire(timeout: Limit) as "acquire",
         |on| on.acquire_within(timeout).await.map(|all| Outcome::AllGranted(all.into_guards())),

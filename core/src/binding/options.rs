@@ -93,7 +93,7 @@ enum Set<T> {
 }
 
 /// The options of a lock. What is not set stays as the client's address says.
-pub static LOCK: [Choice<AcquireOptions>; 12] = [
+pub static LOCK: [Choice<AcquireOptions>; 13] = [
     Choice { name: "ttl", set: Set::Span(|lock, ttl| lock.ttl = ttl) },
     Choice { name: "timeout", set: Set::Limit(|lock, limit| lock.timeout = limit) },
     Choice { name: "renew", set: Set::Flag(|lock, renew| lock.renew = renew) },
@@ -102,6 +102,7 @@ pub static LOCK: [Choice<AcquireOptions>; 12] = [
     Choice { name: "fair", set: Set::Flag(|lock, fair| lock.fair = fair) },
     Choice { name: "rank", set: Set::Count(|lock, rank| lock.rank = rank) },
     Choice { name: "reentrant", set: Set::Flag(|lock, reentrant| lock.reentrant = reentrant) },
+    Choice { name: "revocable", set: Set::Flag(|lock, revocable| lock.revocable = revocable) },
     Choice { name: "layout", set: Set::Text(AcquireOptions::set_layout) },
     Choice { name: "format", set: Set::Text(|lock, format| lock.format = Some(format.into())) },
     Choice { name: "retry", set: Set::Range(|lock, ends| lock.retry = between(lock.retry, ends)) },

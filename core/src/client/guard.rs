@@ -124,6 +124,22 @@ impl<F: Face> Guard<F> {
         }
     }
 
+    /// Whether somebody asked for the lock back since it was granted; only known of
+    /// [revocable](crate::LockBuilder::revocable) locks.
+    pub fn release_requested(&self) -> bool {
+        self.holding().is_ok_and(|holding| holding.hold.is_wanted())
+    }
+
+    /// Has `callback` run once when somebody asks for the lock back, at once if that was done already; never after it
+    /// was released or lost, and never for a lock that is not [revocable](crate::LockBuilder::revocable). The lock
+    /// stays held until this guard gives it back. It runs where [`on_lost`](Self::on_lost) does, on the same
+    /// conditions.
+    pub fn on_release_requested(&self, callback: impl FnOnce() + Send + 'static) {
+        if let Ok(holding) = self.holding() {
+            holding.hold.on_wanted(Box::new(callback));
+        }
+    }
+
     /// Whether it was released or exported: then it holds nothing any more.
     pub fn is_over(&self) -> bool {
         self.holding.is_none()

@@ -18,6 +18,7 @@ use super::{Async, Client, Face, left};
 use crate::driver::engine::{self, Engine, Trial, Wish};
 use crate::driver::entry::{Effects, Entry};
 use crate::driver::hold::SharedHold;
+use crate::driver::notice;
 use crate::driver::owners;
 use crate::driver::road::Road;
 use crate::driver::turnstile::{Passage, Turnstile};
@@ -99,6 +100,14 @@ impl<F: Face> LockBuilder<F> {
     pub fn reentrant(mut self, owner: OwnerId) -> Self {
         self.options.reentrant = true;
         self.owner = Some(owner);
+        self
+    }
+
+    /// Whether its holder listens for others who ask for the lock back ([`Lock::request_release`], or Curator's
+    /// `Revoker`), which its guard then tells: [`Guard::on_release_requested`]. Costs a request more at each
+    /// acquisition, for which nobody waits; default no. Only the layout `curator` has such a message.
+    pub fn revocable(mut self) -> Self {
+        self.options.revocable = true;
         self
     }
 
@@ -265,6 +274,15 @@ impl<F: Face> Lock<F> {
         Ok(broken)
     }
 
+    pub(crate) async fn ask_back_by(&self, road: Road, expected: Token) -> Result<bool> {
+        let Spot { layout, key, .. } = &*self.spot;
+        let engine = self.engine()?;
+        let asked = self.client.inquire(road, &engine, layout.ask_back(key.clone(), expected.n)).await;
+        let asked = asked.map_err(|error| self.explain(error))?;
+        notice::asked_back(&self.spot.name, self.client.address(), expected, asked);
+        Ok(asked)
+    }
+
     pub(crate) fn layout(&self) -> &Arc<dyn Layout> {
         &self.spot.layout
     }
@@ -361,7 +379,7 @@ impl<F: Face> Lock<F> {
         let make = || Arc::new(AtWork::new(&engine, &self.spot, label));
         let at_work = &**self.at_work.get_or_make(make);
         let entry = at_work.entry(&engine, &self.spot);
-        let at_least_for = options.at_least_for;
+        let (at_least_for, revocable) = (options.at_least_for, options.revocable);
         let options = AcquireOptions { timeout, fair, ..options.clone() };
         let owner = self.wish.owner.or(by);
         let Wish { quiet, lenient, .. } = self.wish;
@@ -376,6 +394,7 @@ impl<F: Face> Lock<F> {
             timeout,
             owner,
             at_least_for,
+            revocable,
             tells_who: !quiet && self.spot.layout.is_held(),
             generation: fork::image(),
             over: false,
@@ -428,6 +447,7 @@ pub(crate) struct Acquisition<F: Face> {
     timeout: Option<Duration>,
     owner: Option<OwnerId>,
     at_least_for: Option<Duration>,
+    revocable: bool,
     /// When its time is over the error says who holds the lock.
     tells_who: bool,
     generation: u64,
@@ -490,6 +510,10 @@ impl<F: Face> Acquisition<F> {
 
     fn guard(&self, hold: SharedHold, depth: u32) -> Guard<F> {
         owners::has_guard(hold.by());
+        if self.revocable {
+            let effects = self.entry.heed(&self.engine, &hold);
+            self.engine.perform_in_background(&self.entry, effects);
+        }
         let holding = Holding { engine: self.engine.clone(), entry: self.entry.clone(), hold };
         Guard::new(holding, depth, self.generation, self.at_least_for)
     }
@@ -564,6 +588,17 @@ impl Lock {
     /// As there.
     pub async fn inspect(&self) -> Result<Inspection> {
         self.inspect_by(Road::Task).await
+    }
+
+    /// Asks whoever holds it under `expected` to give it back; whether somebody does. That one is told if its lock is
+    /// [revocable](LockBuilder::revocable), here or with Curator, and goes on as it likes: this waits for nothing, and
+    /// [`break_lock`](Self::break_lock) is what takes it.
+    ///
+    /// # Errors
+    /// `unsupported` where the layout has no such message; `unavailable`, `auth`, `foreign_layout` or `protocol` from
+    /// the store, `closed`.
+    pub async fn request_release(&self, expected: Token) -> Result<bool> {
+        self.ask_back_by(Road::Task, expected).await
     }
 
     /// Takes it from whoever holds it under `expected`; as [`Client::break_lock`], in this lock's layout.

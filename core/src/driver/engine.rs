@@ -586,6 +586,9 @@ impl Engine {
         for (hold, reason) in wanted.lost.drain(..) {
             hold.lose(reason, fence);
         }
+        for hold in wanted.wanted.drain(..) {
+            hold.want(fence);
+        }
         for hold in wanted.ended.drain(..) {
             hold.end(fence);
         }

@@ -263,6 +263,11 @@ impl Entry {
         self.handle(engine, Event::Change { hold: hold.id, units, waiter: waiter.clone() })
     }
 
+    /// Whoever has a hold wants to hear when somebody asks for it back.
+    pub(crate) fn heed(self: &Arc<Self>, engine: &Engine, hold: &Hold) -> Effects {
+        self.handle(engine, Event::Heed { hold: hold.id })
+    }
+
     /// A guard of a hold was forgotten: once no other guard of it is left, the lease may run out, and nothing
     /// prolongs it.
     pub(crate) fn abandon(self: &Arc<Self>, engine: &Engine, hold: &Hold) -> Effects {

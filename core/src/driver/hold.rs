@@ -37,9 +37,11 @@ pub(crate) struct Hold {
     lost: AtomicU8,
     /// Why it is lost when it is not prolonged any more: a position there.
     expires_as: AtomicU8,
+    /// Somebody asked for it back.
+    wanted: AtomicBool,
     /// It was released: there is nothing to tell any more. Changes under the mutex below.
     over: AtomicBool,
-    /// Who wants to be told of a loss.
+    /// Who wants to be told of a loss, or that it is asked back.
     interest: Mutex<Option<Box<Interested>>>,
 }
 
@@ -47,6 +49,8 @@ pub(crate) struct Hold {
 struct Interested {
     wakers: Vec<Waker>,
     callbacks: Vec<Callback>,
+    /// Called when it is asked back.
+    asked: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 /// A hold as its machine and its guards have it.
@@ -75,6 +79,7 @@ impl machine::Hold for SharedHold {
             valid_until: AtomicU64::new(valid_until.as_nanos()),
             lost: AtomicU8::new(0),
             expires_as: AtomicU8::new(0),
+            wanted: AtomicBool::new(false),
             over: AtomicBool::new(false),
             interest: Mutex::default(),
         }))
@@ -166,7 +171,8 @@ impl Hold {
         }
         self.valid_until.store(0, Ordering::Release);
         let Some(interested) = locked(&self.interest).take() else { return };
-        let Interested { wakers, callbacks } = *interested;
+        let Interested { wakers, callbacks, asked } = *interested;
+        fence.run("a callback of on_release_requested", || drop(asked));
         wakers.into_iter().for_each(|waker| fence.run("a waker", || waker.wake()));
         callbacks.into_iter().for_each(|callback| fence.run("a callback of on_lost", || callback(&reason)));
     }
@@ -200,6 +206,37 @@ impl Hold {
         self.interested(|Interested { callbacks, .. }| callbacks.extend(callback.take()));
         if let (Some(reason), Some(callback)) = (self.lost(), callback) {
             callback(&reason);
+        }
+    }
+
+    /// Somebody asks for it back: tells everybody interested, once. Callbacks run here, as of a loss.
+    pub(crate) fn want(&self, fence: Fence<'_>) {
+        let asked = {
+            let mut interest = locked(&self.interest);
+            self.wanted.store(true, Ordering::Release);
+            interest.as_deref_mut().map(|interested| std::mem::take(&mut interested.asked))
+        };
+        for callback in asked.into_iter().flatten() {
+            fence.run("a callback of on_release_requested", callback);
+        }
+    }
+
+    /// Whether somebody asked for it back.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Acquire)
+    }
+
+    /// Has `callback` run when it is asked back; at once if it is already.
+    pub(crate) fn on_wanted(&self, callback: Box<dyn FnOnce() + Send>) {
+        let mut callback = Some(callback);
+        self.interested(|interested| {
+            if !self.is_wanted() {
+                interested.asked.extend(callback.take());
+            }
+        });
+        // One for what is lost or given back has nothing to wait for.
+        if let Some(callback) = callback.filter(|_| self.is_wanted()) {
+            callback();
         }
     }
 

@@ -99,6 +99,7 @@ fn count(notice: &Notice, metrics: &mut Metrics) {
             metrics.lost.count(reason);
         }
         Notice::Changed { .. }
+        | Notice::Wanted { .. }
         | Notice::Released { .. }
         | Notice::Exported { .. }
         | Notice::Yielded { .. }
@@ -112,6 +113,7 @@ pub(crate) fn is_wanted(notice: &Notice) -> bool {
     let level = match notice {
         Notice::Asked | Notice::Over { .. } => return false,
         Notice::Renewed { .. } => Level::TRACE,
+        Notice::Wanted { .. } => Level::INFO,
         Notice::Lost { .. } => Level::WARN,
         Notice::Panicked { .. } => Level::ERROR,
         _ => Level::DEBUG,
@@ -163,6 +165,9 @@ pub(crate) fn tell(notice: &Notice, lock: &str, store: &str) {
         }
         Notice::Yielded { token } => {
             debug!(target: "lockwright::yield", lock, store, token = shown(token), "other processes have their turn");
+        }
+        Notice::Wanted { token } => {
+            info!(target: "lockwright::request", lock, store, token = shown(token), "somebody asks for the lock back");
         }
         Notice::Lost { token, reason, held } => {
             let (reason, held) = (reason.code(), held.as_secs_f64());
@@ -246,6 +251,12 @@ pub(crate) fn store_restarted(store: &str) {
     told(
         || warn!(target: "lockwright::restart", store, "the store is another one than before: verifying what is held"),
     );
+}
+
+/// Somebody used this client to ask a holder for its lock.
+pub(crate) fn asked_back(lock: &str, store: &str, token: Token, asked: bool) {
+    let outcome = if asked { "asked" } else { "not_held" };
+    told(|| debug!(target: "lockwright::request", lock, store, %token, outcome, "asked for a lock back"));
 }
 
 /// Somebody used this client to take a lock from its holder.

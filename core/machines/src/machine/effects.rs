@@ -22,6 +22,8 @@ pub struct Effects<H: Handles> {
     pub settled: SmallVec<[Settlement<H>; 1]>,
     /// Holds that are over before their time, and why.
     pub lost: SmallVec<[(H::Hold, LossReason); 0]>,
+    /// Holds that somebody asks to be given back.
+    pub wanted: SmallVec<[H::Hold; 0]>,
     /// Holds that were given back.
     pub ended: SmallVec<[H::Hold; 0]>,
     /// A request answered at this time of the store was sent then: correct the idea of its clock.
@@ -51,6 +53,7 @@ impl<H: Handles> Effects<H> {
             sends: SmallVec::new(),
             settled: SmallVec::new(),
             lost: SmallVec::new(),
+            wanted: SmallVec::new(),
             ended: SmallVec::new(),
             learnt: SmallVec::new(),
             open_inbox: false,
@@ -69,6 +72,7 @@ impl<H: Handles> Effects<H> {
         clear(&mut self.sends);
         clear(&mut self.settled);
         clear(&mut self.lost);
+        clear(&mut self.wanted);
         clear(&mut self.ended);
         clear(&mut self.learnt);
         clear(&mut self.let_through);

@@ -99,6 +99,23 @@ impl<H: Handles> LockMachine<H> {
         self.wish(step, hold, session::Event::Change(units), true, waiter);
     }
 
+    /// Whoever has `hold` wants to hear when it is asked back.
+    pub(super) fn heed(&mut self, now: Time, hold: HoldId) {
+        if let Some(contender) = self.queue.holder(hold) {
+            self.tell(contender, now, session::Event::Heed);
+        }
+    }
+
+    /// What the session at `at` holds is asked back.
+    pub(super) fn wanted(&mut self, step: &mut Step<'_, H>, at: usize) {
+        let holder = self.slots.get(at).and_then(|slot| slot.contender);
+        let held = self.queue.held().filter(|hold| self.queue.holder(*hold) == holder);
+        if let Some(hold) = held.and_then(|hold| self.hold_of(hold)) {
+            step.effects.notices.push(Notice::Wanted { token: hold.shown() });
+            step.effects.wanted.push(hold.clone());
+        }
+    }
+
     /// Tells the session whose hold it is what is wanted of it, if there is one.
     fn wish(
         &mut self,

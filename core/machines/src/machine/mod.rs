@@ -87,6 +87,8 @@ pub enum Event<'a, H: Handles> {
     Extend { hold: HoldId, ttl: Duration, waiter: H::Waiter },
     /// A hold shall be of so many units. Answered with [`Settled::Changed`] or [`Settled::Refused`].
     Change { hold: HoldId, units: u32, waiter: H::Waiter },
+    /// Whoever has a hold wants to hear when somebody asks for it back.
+    Heed { hold: HoldId },
     /// A guard of a hold was forgotten: once no other guard of it is left nothing prolongs its lease.
     Abandon { hold: HoldId },
     /// The answer to a [`Outgoing`]; each gets exactly one. `sent` is when the write left.
@@ -186,6 +188,7 @@ impl<H: Handles> LockMachine<H> {
             Event::Retract { secret } => machine.retract(step, secret),
             Event::Extend { hold, ttl, waiter } => machine.extend(step, hold, ttl, waiter),
             Event::Change { hold, units, waiter } => machine.change(step, hold, units, waiter),
+            Event::Heed { hold } => machine.heed(step.now, hold),
             Event::Abandon { hold } => machine.queue.handle(step.now, queue::Event::Abandon { hold }),
             Event::Answered { slot, id, sent, answer } => machine.answered(step, slot, id, sent, answer),
             Event::Pushed(event) => machine.pushed(step, event),

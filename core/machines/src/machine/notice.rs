@@ -25,6 +25,8 @@ pub enum Notice {
     NotRenewed { token: Option<Token>, attempt: AttemptId, error: Option<Error> },
     /// A reader became the writer, or the writer a reader.
     Changed { before: Option<Token>, token: Option<Token> },
+    /// Somebody asks for it back.
+    Wanted { token: Option<Token> },
     /// A hold is over, though the store may not know yet.
     Over { held: Duration },
     /// What became of a release.

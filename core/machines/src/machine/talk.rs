@@ -111,6 +111,7 @@ impl<H: Handles> LockMachine<H> {
             session::Action::Lost(reason) => self.lost(step, at, reason),
             session::Action::Extended(done) => self.extended(step, slot, done),
             session::Action::Changed(token) => self.changed(step, slot, token),
+            session::Action::Wanted => self.wanted(step, at),
             session::Action::Parted(granted) => self.parted(step, at, granted),
             session::Action::Released(outcome) => self.released_there(step, slot, outcome),
             session::Action::Ended => self.retire(step, at),

@@ -78,7 +78,8 @@ impl Session {
             None => self.alive_until,
         };
         self.lease.valid_until = self.alive_until.min(ends);
-        self.renewal.due = None;
+        // The session's life says nothing of whether the lock is asked back: a look that failed is due again.
+        self.renewal.due.take_if(|_| !self.renewal.heeds);
     }
 }
 

@@ -36,6 +36,7 @@ impl Session {
     pub(super) fn hold(&mut self, now: Time, from: Time, lease: Duration) {
         self.phase = Phase::Held;
         self.giving.secret = None;
+        (self.renewal.heeds, self.renewal.again) = (false, false);
         self.asked.wake = None;
         self.asked.silent_since = None;
         self.asked.trouble = None;
@@ -110,7 +111,7 @@ impl Session {
     pub(super) fn renew_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
         let ttl = self.renewal.ttl.get();
         match verdict {
-            Verdict::Renewed | Verdict::Changed(_) => {
+            Verdict::Renewed | Verdict::Wanted | Verdict::Changed(_) => {
                 self.asked.trouble = None;
                 self.asked.retries = 0;
                 // A change may have left before that.
@@ -125,8 +126,10 @@ impl Session {
                 match verdict {
                     Verdict::Changed(Some(_)) if !in_force => {}
                     Verdict::Changed(token) => self.changed(now, token),
+                    Verdict::Wanted if in_force && self.renewal.heeds => self.actions.push_back(Action::Wanted),
                     _ => {}
                 }
+                let again = std::mem::take(&mut self.renewal.again);
                 if in_force && self.renewal.extending.take_if(|wanted| wanted.get() == ttl).is_some() {
                     self.service = Service { ttl, ..self.service.get() }.into();
                     self.actions.push_back(Action::Extended(true));
@@ -134,7 +137,7 @@ impl Session {
                 match self.phase {
                     Phase::Confirming if self.lease.valid_until <= now => self.ask(now),
                     Phase::Confirming => self.hold(now, sent, ttl),
-                    _ if self.renewal.extending.is_some() || self.asked.broken => self.renew(now),
+                    _ if self.renewal.extending.is_some() || self.asked.broken || again => self.renew(now),
                     _ => {
                         self.schedule_renewal(sent, ttl);
                         // What was refused while an earlier copy may still run is asked for again when that is over.
@@ -184,6 +187,22 @@ impl Session {
         // Whoever asked before and has no answer yet has what it wants with the longer of the two.
         self.renewal.extending = self.renewal.extending.max(Some(Span::of(ttl)));
         self.renew_unless_changing(now);
+    }
+
+    pub(super) fn heed(&mut self, now: Time) {
+        if self.phase == Phase::Held && !self.renewal.heeds {
+            self.renewal.heeds = true;
+            self.protocol.heed();
+            self.look_whether_wanted(now);
+        }
+    }
+
+    /// The renewal under way may have looked too early.
+    pub(super) fn look_whether_wanted(&mut self, now: Time) {
+        match self.flight(Op::Renew) {
+            Some(_) => self.renewal.again = true,
+            None => self.renew(now),
+        }
     }
 
     pub(super) fn change(&mut self, now: Time, units: u32) {

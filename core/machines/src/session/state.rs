@@ -163,10 +163,15 @@ pub(super) struct Renewal {
     pub(super) extending: Option<Span>,
     /// What `Change` asks for, likewise.
     pub(super) changing: Option<Box<Changing>>,
+    /// Its holder wants to hear whether somebody asked for the lock back, of which renewals tell.
+    pub(super) heeds: bool,
+    /// That may have been asked while a renewal was under way.
+    pub(super) again: bool,
 }
 
 impl Renewal {
-    pub(super) const NONE: Renewal = Renewal { due: None, ttl: Span::ZERO, extending: None, changing: None };
+    pub(super) const NONE: Renewal =
+        Renewal { due: None, ttl: Span::ZERO, extending: None, changing: None, heeds: false, again: false };
 }
 
 /// From which other attempt the lock comes, and to which it goes.

@@ -94,6 +94,7 @@ impl Drawn {
             (Op::Acquire | Op::Renew, 3) => Verdict::Late { at },
             (Op::Acquire, 4) => Verdict::Gone(ReleaseOutcome::Expired),
             (Op::Renew, 0 | 1) => Verdict::Renewed,
+            (Op::Renew, 5) => Verdict::Wanted,
             (Op::Renew, 2) => Verdict::Changed(self.random.chance(2).then_some(7)),
             (Op::Renew, 4) => Verdict::Gone(ReleaseOutcome::Expired),
             (Op::Release, 0..4) => Verdict::Released(self.outcome()),
@@ -252,7 +253,8 @@ impl Walk {
                 (Event::Export { secret, used: 1 }, "Export")
             }
             11 => (Event::Cancel, "Cancel"),
-            12 | 13 => (Event::Verify, "Verify"),
+            12 => (Event::Verify, "Verify"),
+            13 => (Event::Heed, "Heed"),
             14..18 if self.session.bound => (Event::Alive(now.after(ATTEMPT_TTL)), "Alive"),
             18 if self.session.bound => (Event::Over, "Over"),
             _ => (Event::Tick, "Tick"),

@@ -7,6 +7,7 @@ use lockwright_machines::barrier_cell::Passage;
 use lockwright_machines::protocol::{Arg, Protocol, Reply, Request, StoreEvent};
 use lockwright_machines::share::Share;
 use lockwright_machines::stores::zookeeper::layouts::barrier::Barrier;
+use lockwright_machines::stores::zookeeper::layouts::kazoo_permits::KazooPermits;
 use lockwright_machines::stores::zookeeper::layouts::latch::Latch;
 use lockwright_machines::stores::zookeeper::layouts::line::Line;
 use lockwright_machines::stores::zookeeper::layouts::permits::Permits;
@@ -26,6 +27,7 @@ pub fn speaks(wish: Wish) -> fn() -> Box<dyn Protocol> {
     match wish.share() {
         None if wish.is_of_gate() && !wish.meets() => || Box::new(Latch::new(DIR.into(), LATCH)),
         None if wish.meets() => || Box::new(Barrier::new(DIR.into(), PARTIES)),
+        None if wish.is_kazoos() => || Box::new(KazooPermits::new(DIR.into(), 1, PERMITS)),
         None => || Box::new(Line::new(DIR.into(), Recipe::Mutex)),
         Some(Share::READ) => || Box::new(Line::new(DIR.into(), Recipe::Read)),
         Some(Share::WRITE) => || Box::new(Line::new(DIR.into(), Recipe::Write)),
@@ -33,9 +35,9 @@ pub fn speaks(wish: Wish) -> fn() -> Box<dyn Protocol> {
     }
 }
 
-/// What a fired watch is told as: of a node that it is gone, of leases that there are others.
+/// What a fired watch is told as: of a node that it is gone, of permits that there are others.
 pub fn told(path: Arc<str>) -> StoreEvent {
-    if &*path == LEASES { StoreEvent::Changed { path } } else { StoreEvent::Gone { path } }
+    if [LEASES, DIR].contains(&&*path) { StoreEvent::Changed { path } } else { StoreEvent::Gone { path } }
 }
 
 /// Whether what is lost with a connection may be executed all the same, later: a session goes on with its requests in
@@ -93,6 +95,10 @@ impl Server {
     pub fn holds(&self, session: i64, token: i64) -> bool {
         let node = Node { czxid: token, session };
         let Some((own, _)) = self.nodes.iter().find(|(_, known)| **known == node) else { return false };
+        if parent(own) == DIR && own.len() == DIR.len() + 33 {
+            // kazoo's permits have no order: all there are have to be few enough.
+            return self.nodes.keys().filter(|path| parent(path) == DIR).count() <= PERMITS as usize;
+        }
         let number = |path: &str| path[path.len() - 10..].to_owned();
         let beside = self.nodes.keys().filter(|path| parent(path) == parent(own));
         let before: Vec<_> = beside.filter(|path| number(path) < number(own)).collect();
@@ -116,7 +122,28 @@ impl Server {
                 self.dirs.insert(path.clone(), 0);
                 Reply::Nil
             }
-            "create" if !self.dirs.contains_key(parent(path)) => error("NoNode"),
+            "persistent" if self.dirs.contains_key(path) => error("NodeExists"),
+            "persistent" => {
+                self.dirs.insert(path.clone(), 0);
+                self.zxid += 1;
+                Reply::List(vec![
+                    Reply::Int(session),
+                    Reply::Text(path.to_string()),
+                    Reply::Int(self.zxid),
+                    Reply::Int(0),
+                ])
+            }
+            "ephemeral" | "create" if !self.dirs.contains_key(parent(path)) => error("NoNode"),
+            "ephemeral" if self.nodes.contains_key(path) => error("NodeExists"),
+            "ephemeral" => return self.make(path.clone(), session),
+            "get" => match self.there(path) {
+                Some(Node { czxid, session: owner }) => {
+                    let data = self.written.get(path).map_or_else(String::new, |(data, ..)| data.to_string());
+                    let [session, czxid, owner] = [session, czxid, owner].map(Reply::Int);
+                    Reply::List(vec![session, czxid, owner, Reply::Text(data)])
+                }
+                None => error("NoNode"),
+            },
             "create" => return self.create(path, session),
             "children" | "watch_children" if !self.dirs.contains_key(path) => error("NoNode"),
             "children" | "watch_children" => {
@@ -157,12 +184,17 @@ impl Server {
     fn create(&mut self, path: &str, session: i64) -> (Reply, Vec<Fired>) {
         let dir = parent(path);
         let number = self.dirs.get_mut(dir).expect("it is there");
-        let fired = fired(&mut self.watches, dir);
         let path = format!("{path}{number:010}");
         *number += 1;
+        self.make(path.into(), session)
+    }
+
+    fn make(&mut self, path: Arc<str>, session: i64) -> (Reply, Vec<Fired>) {
+        let fired = fired(&mut self.watches, parent(&path));
         self.zxid += 1;
-        self.nodes.insert(path.as_str().into(), Node { czxid: self.zxid, session });
-        let parts = vec![Reply::Int(session), Reply::Text(path), Reply::Int(self.zxid), Reply::Int(session)];
+        self.nodes.insert(path.clone(), Node { czxid: self.zxid, session });
+        let parts =
+            vec![Reply::Int(session), Reply::Text(path.to_string()), Reply::Int(self.zxid), Reply::Int(session)];
         (Reply::List(parts), fired)
     }
 

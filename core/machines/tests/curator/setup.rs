@@ -32,11 +32,14 @@ pub enum Wish {
     /// It waits for a latch, which others count down.
     WaitsForLatch,
     TriesLatch,
+    /// It waits for the only permit of a semaphore of kazoo's.
+    WaitsForKazoos,
+    TriesKazoos,
 }
 
 impl Wish {
     pub fn tries(self) -> bool {
-        matches!(self, Wish::Tries | Wish::TriesFor(_) | Wish::TriesToMeet | Wish::TriesLatch)
+        matches!(self, Wish::Tries | Wish::TriesFor(_) | Wish::TriesToMeet | Wish::TriesLatch | Wish::TriesKazoos)
     }
 
     /// Whether it is a party at the barrier.
@@ -47,6 +50,11 @@ impl Wish {
     /// Whether it holds nothing.
     pub fn is_of_gate(self) -> bool {
         self.meets() || matches!(self, Wish::WaitsForLatch | Wish::TriesLatch)
+    }
+
+    /// Whether it is for kazoo's semaphore.
+    pub fn is_kazoos(self) -> bool {
+        matches!(self, Wish::WaitsForKazoos | Wish::TriesKazoos)
     }
 
     pub fn share(self) -> Option<Share> {
@@ -72,6 +80,8 @@ impl Wish {
             Wish::TriesToMeet => "try to pass it".to_owned(),
             Wish::WaitsForLatch => format!("wait for a latch of {COUNT}"),
             Wish::TriesLatch => "try whether it is open".to_owned(),
+            Wish::WaitsForKazoos => "wait for kazoo's only permit".to_owned(),
+            Wish::TriesKazoos => "try to take kazoo's only permit".to_owned(),
         }
     }
 }

@@ -288,7 +288,7 @@ impl World {
                 salt: 0,
                 speaks: speaks(*wish),
                 store_timeout,
-                shares: wish.share().is_some() || wish.is_of_gate(),
+                shares: wish.share().is_some() || wish.is_of_gate() || wish.is_kazoos(),
             };
             Rc::new(Client {
                 wish: *wish,

@@ -397,3 +397,50 @@ fn rule_6_a_look_that_an_event_led_to_is_asked_again_until_it_is_answered() {
     rig.answers(3_120, &[Reply::Nil, stat(7, 100, 7), stat(7, 50, 8)]);
     assert!(rig.session.is_waiting());
 }
+
+fn changed() -> StoreEvent {
+    StoreEvent::Changed { path: MINE.into() }
+}
+
+fn data(session: i64, text: &str) -> Reply {
+    Reply::List(vec![Reply::Int(session), Reply::Int(100), Reply::Int(session), Reply::Text(text.into())])
+}
+
+#[test]
+fn whoever_heeds_is_told_that_its_lock_is_asked_back_and_goes_on_holding() {
+    let mut rig = holding_as(SERVICE);
+    let sent = rig.sent.len();
+    rig.tell(10, Event::Push(&changed()));
+    assert_eq!(rig.sent.len(), sent, "nobody wants to know");
+    rig.tell(11, Event::Heed);
+    assert_eq!((rig.sent.len(), rig.op()), (sent + 1, (Op::Renew, "sync")));
+    rig.answers(12, &[Reply::Nil, stat(7, 100, 7), data(7, "me")]);
+    rig.tell(13, Event::Heed);
+    assert_eq!((rig.hears().len(), rig.sent.len()), (0, sent + 1), "it heeds already");
+    rig.tell(14, Event::Push(&changed()));
+    // What is changed while that is read is read again.
+    rig.tell(15, Event::Push(&changed()));
+    assert_eq!(rig.sent.len(), sent + 2);
+    rig.answers(16, &[Reply::Nil, stat(7, 100, 7), data(7, "me")]);
+    assert_eq!((rig.hears().len(), rig.sent.len()), (0, sent + 3));
+    rig.answers(17, &[Reply::Nil, stat(7, 100, 7), data(7, "__REVOKE__")]);
+    assert_eq!(rig.hears(), ["Wanted"]);
+    assert_eq!(rig.session.valid_until(), Some(at(12_000)));
+}
+
+#[test]
+fn whether_a_lock_is_asked_back_is_asked_until_it_is_known() {
+    let mut rig = holding_as(SERVICE);
+    rig.tell(10, Event::Heed);
+    let sent = rig.sent.len();
+    rig.unanswered(11, 11);
+    // The session's life is no answer to that.
+    rig.tell(12, Event::Alive(at(20_000)));
+    rig.tick(40);
+    assert_eq!((rig.sent.len(), rig.op()), (sent + 1, (Op::Renew, "sync")));
+    rig.answers(41, &[Reply::Nil, stat(7, 100, 7), data(7, "__REVOKE__")]);
+    assert_eq!(rig.hears(), ["Wanted"]);
+    // The connection may have been another one meanwhile, and the watch with it.
+    rig.tell(42, Event::Verify);
+    assert_eq!(rig.op(), (Op::Renew, "sync"));
+}

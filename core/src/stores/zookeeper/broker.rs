@@ -14,7 +14,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 
-use lockwright_machines::stores::zookeeper::layouts::recipe::{GATES, SEMAPHORE, attempt_of};
+use lockwright_machines::stores::zookeeper::layouts::recipe::{BESIDE, GATES, SEMAPHORE, attempt_of};
 use smallvec::{SmallVec, smallvec};
 use tokio::sync::{Notify, oneshot};
 
@@ -401,7 +401,10 @@ impl Broker {
         // A semaphore's nodes lie one deeper, and a gate's; nobody hears of a lock that is called as their directories
         // are.
         let deeper = SEMAPHORE.iter().chain(&GATES).find_map(|below| dir.strip_suffix(below)?.strip_suffix('/'));
-        for (sink, key) in sinks.iter().flat_map(|sink| [Some(dir), deeper].map(|key| (sink, key))) {
+        // kazoo's semaphore has its permits in its own directory, and its line in the one beside it.
+        let beside = dir.strip_suffix(BESIDE);
+        let of_all = is_of_children.then_some(&*path);
+        for (sink, key) in sinks.iter().flat_map(|sink| [Some(dir), deeper, beside, of_all].map(|key| (sink, key))) {
             let Some(key) = key else { continue };
             broken.iter().chain([&event]).for_each(|event| sink.pushed(key, event));
         }

@@ -124,6 +124,7 @@ final class Agenda implements Runnable {
       case 2 -> lost(mail.number(), LossReason.of(mail.text()));
       case 3 -> asked(mail.number(), mail.count());
       case 4 -> Log.tell((Reply.Fields) mail.value());
+      case 5 -> wanted(mail.number());
       default -> throw new IllegalStateException("the native library is of another version");
     }
   }
@@ -148,6 +149,14 @@ final class Agenda implements Runnable {
     Losses told = losses == null ? null : losses.get();
     if (told != null) {
       told.tell(why);
+    }
+  }
+
+  private static void wanted(long guard) {
+    WeakReference<Losses> losses = LOSSES.get(guard);
+    Losses told = losses == null ? null : losses.get();
+    if (told != null) {
+      told.asked();
     }
   }
 

@@ -90,13 +90,14 @@ public final class Guard implements AutoCloseable {
   }
 
   /** What the library knows of it at a moment. */
-  private record State(boolean isHeld, Duration remaining, LossReason why, long token) {}
+  private record State(boolean isHeld, Duration remaining, LossReason why, long token, boolean releaseRequested) {}
 
   private State state() {
     List<Object> told = Handle.list(request(Verb.STATE).call());
     return told == null
-        ? new State(false, Duration.ZERO, why, token)
-        : new State((boolean) told.get(0), (Duration) told.get(1), LossReason.of((String) told.get(2)), (long) told.get(3));
+        ? new State(false, Duration.ZERO, why, token, false)
+        : new State(
+            (boolean) told.get(0), (Duration) told.get(1), LossReason.of((String) told.get(2)), (long) told.get(3), (boolean) told.get(4));
   }
 
   /** Whether the lock is certainly held at this moment. */
@@ -130,6 +131,24 @@ public final class Guard implements AutoCloseable {
     CompletableFuture<LossReason> lost = losses().future();
     watch();
     return lost;
+  }
+
+  /** Whether somebody asked for the lock back since it was granted; only known of one that is {@link Options#revocable}. */
+  public boolean releaseRequested() {
+    return state().releaseRequested();
+  }
+
+  /**
+   * Has {@code callback} called once, by the client's executor, if somebody asks for the lock back before it is released and this guard
+   * still exists: at once if that was done already, and never where the lock is not {@link Options#revocable}. It stays held until it is
+   * released.
+   */
+  public void onReleaseRequested(Runnable callback) {
+    Losses told = losses();
+    watch();
+    if (told.addRequest(callback)) {
+      request(Verb.HEED).call();
+    }
   }
 
   private synchronized Losses losses() {

@@ -214,6 +214,21 @@ public final class Lock extends Options<Lock> {
     return handle().job("break_lock", 0).number(expectedToken).begin(executor(), Boolean.class::cast, null);
   }
 
+  /**
+   * Asks whoever holds it under that token, which {@link #inspect} shows, to give it back. Whether somebody does. Whose lock is
+   * {@link Options#revocable} is told, here or with Curator, and goes on as it likes: {@link #breakLock} takes it.
+   *
+   * @throws LockException.Unsupported where the layout has no such message
+   */
+  public boolean requestRelease(long expectedToken) {
+    return (boolean) handle().call("request_release").number(expectedToken).get();
+  }
+
+  /** As {@link #requestRelease}. */
+  public CompletableFuture<Boolean> requestReleaseAsync(long expectedToken) {
+    return handle().job("request_release", 0).number(expectedToken).begin(executor(), Boolean.class::cast, null);
+  }
+
   /** What it promises in its layout. */
   public Guarantees guarantees() {
     return Guarantees.of((Reply.Fields) new Request(Verb.GUARANTEES, handle()).call());

@@ -7,10 +7,11 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.function.Consumer;
 
-/** Who is to be told of the loss of one guard. The guard alone keeps it. */
+/** Who is to be told of the loss of one guard, or that its lock is asked back. The guard alone keeps it. */
 final class Losses {
   private final Executor executor;
   private List<Consumer<LossReason>> callbacks = new ArrayList<>();
+  private List<Runnable> requests = new ArrayList<>();
   private CompletableFuture<LossReason> future;
 
   Losses(Executor executor) {
@@ -21,6 +22,35 @@ final class Losses {
     if (callbacks != null) {
       callbacks.add(callback);
     }
+  }
+
+  /** Whether nothing was to be told of requests before. */
+  synchronized boolean addRequest(Runnable callback) {
+    boolean first = requests.isEmpty();
+    requests.add(callback);
+    return first;
+  }
+
+  /** It is asked back. */
+  void asked() {
+    List<Runnable> all;
+    synchronized (this) {
+      all = requests;
+      requests = new ArrayList<>();
+    }
+    for (Runnable callback : all) {
+      run(guarded("onReleaseRequested", callback));
+    }
+  }
+
+  private static Runnable guarded(String name, Runnable callback) {
+    return () -> {
+      try {
+        callback.run();
+      } catch (RuntimeException | Error error) {
+        Log.LOGGER.log(System.Logger.Level.ERROR, "a callback of " + name + " failed", error);
+      }
+    };
   }
 
   synchronized CompletableFuture<LossReason> future() {
@@ -36,13 +66,7 @@ final class Losses {
     CompletableFuture<LossReason> waiting = future();
     run(() -> waiting.complete(why));
     for (Consumer<LossReason> callback : all) {
-      run(() -> {
-        try {
-          callback.accept(why);
-        } catch (RuntimeException | Error error) {
-          Log.LOGGER.log(System.Logger.Level.ERROR, "a callback of onLost failed", error);
-        }
-      });
+      run(guarded("onLost", () -> callback.accept(why)));
     }
   }
 

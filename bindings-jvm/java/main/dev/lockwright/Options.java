@@ -101,6 +101,15 @@ public abstract class Options<S extends Options<S>> {
     return with("reentrant", reentrant);
   }
 
+  /**
+   * Whether its holder listens for others who ask for the lock back ({@link Lock#requestRelease}, or Curator's {@code Revoker}), which its
+   * guard tells: {@link Guard#onReleaseRequested}; false. Costs a request more at each acquisition; only the layout {@code curator} has such
+   * a message.
+   */
+  public final S revocable(boolean revocable) {
+    return with("revocable", revocable);
+  }
+
   /** How it lies in the store, such as {@code string}. */
   public final S layout(String layout) {
     return with("layout", layout);

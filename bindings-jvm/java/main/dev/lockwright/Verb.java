@@ -37,6 +37,7 @@ enum Verb {
   HOLD_AT_LEAST_FOR,
   STATE,
   WATCH,
+  HEED,
   ABANDON,
   TAKE,
   NUDGE,

@@ -44,6 +44,7 @@
 //! Removing   deleted | NoNode                    as said
 //!
 //! renew      sync, exists mine: same node, session -> renewed; otherwise gone
+//!            for one who heeds: sync, watch mine, get mine -> wanted, if Curator's message lies there
 //! change     see [`change`](super::change)
 //! release    delete mine -> released; NoNode, or a create in doubt -> as undo, then what was found
 //! undo       [delete mine, if known], then sync, children -> delete all that begin with the attempts' uuids
@@ -55,10 +56,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::change::Changing;
-use super::recipe::Recipe;
+use super::recipe::{REVOKE, Recipe};
 use super::sweep::Sweep;
-use super::{CHILDREN, CREATE, EXISTS, Stat, WATCH};
-use super::{after_sync, child, created, delete, deleted, first, garbled, names, on, stat, synced, unmade};
+use super::{CHILDREN, CREATE, EXISTS, GET, Stat, WATCH};
+use super::{after_sync, child, created, delete, deleted, first, found, garbled, names, on, stat, synced, unmade};
 use crate::error::{Error, Kind, Result};
 use crate::lease::ReleaseOutcome;
 use crate::protocol::{
@@ -82,6 +83,8 @@ pub struct Line {
     above: Option<Arc<str>>,
     contender: Option<Contender>,
     renewing: Renewing,
+    /// Whoever holds wants to hear when it is asked back.
+    heeds: bool,
     /// The attempt for which a release was begun last; a second one cannot tell who deleted the node.
     released: Option<AttemptId>,
     release: Option<Sweep>,
@@ -98,6 +101,7 @@ impl Line {
             above: None,
             contender: None,
             renewing: Renewing::No,
+            heeds: false,
             released: None,
             release: None,
             undo: None,
@@ -117,6 +121,7 @@ impl Line {
             Intent::Acquire { terms, wait, prev: None } => match &mut self.contender {
                 Some(contender) if contender.terms.attempt == terms.attempt => contender.again(wait),
                 _ => {
+                    self.heeds = false;
                     let contender = Contender::new(self, terms, wait);
                     self.contender.insert(contender).begin()
                 }
@@ -130,7 +135,12 @@ impl Line {
                 let Some((dir, own)) = self.held(terms.attempt) else {
                     return Err(Error::new(Kind::Internal, "renew", "this attempt holds nothing"));
                 };
-                let requests = synced(dir, [on(&EXISTS, &child(dir, &own.name))]);
+                let mine = child(dir, &own.name);
+                // The watch first: what is written behind it is told, and what was written before it is read.
+                let requests = match self.heeds {
+                    true => synced(dir, [on(&WATCH, &mine), on(&GET, &mine)]),
+                    false => synced(dir, [on(&EXISTS, &mine)]),
+                };
                 self.renewing = Renewing::Look;
                 Ok(Step::Ask(requests))
             }
@@ -157,6 +167,11 @@ impl Line {
         }
     }
 
+    /// The node by which this attempt stands there, once that is known.
+    pub(super) fn held_by(&self, attempt: AttemptId) -> Option<&Own> {
+        self.held(attempt).map(|(_, own)| own)
+    }
+
     fn held(&self, attempt: AttemptId) -> Option<(&Arc<str>, &Own)> {
         let contender = self.contender.as_ref().filter(|c| c.terms.attempt == attempt)?;
         Some((&contender.dir, contender.own.as_ref()?))
@@ -166,9 +181,13 @@ impl Line {
         let Some(contender) = self.contender.as_mut() else { return Ok(Step::Ignore) };
         match (mem::take(&mut self.renewing), &contender.own) {
             (Renewing::Look, Some(own)) => {
-                let found = stat(Op::Renew, first(Op::Renew, after_sync(Op::Renew, replies)?)?)?;
-                Ok(Step::Done(match found {
-                    Some(stat) if stat == own.stat => Verdict::Renewed,
+                let reads = after_sync(Op::Renew, replies)?;
+                let data = reads.get(1).map(|read| found(Op::Renew, read)).transpose()?.flatten();
+                Ok(Step::Done(match stat(Op::Renew, first(Op::Renew, reads)?)? {
+                    Some(stat) if stat == own.stat => match data {
+                        Some((_, data)) if data == REVOKE => Verdict::Wanted,
+                        _ => Verdict::Renewed,
+                    },
                     _ => Verdict::Gone(ReleaseOutcome::Expired),
                 }))
             }
@@ -239,6 +258,10 @@ impl Protocol for Line {
         contender.doubt = true;
         self.renewing = Renewing::Change(changing);
         step
+    }
+
+    fn heed(&mut self) {
+        self.heeds = true;
     }
 
     fn traits(&self) -> Traits {

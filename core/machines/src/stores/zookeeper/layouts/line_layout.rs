@@ -13,18 +13,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::gate_layout::GateLayout;
+use super::kazoo_permits::KazooPermits;
 use super::line::Line;
 use super::paths::{directory, name_of};
 use super::permits::Permits;
-use super::recipe::{GATES, Library, Recipe, SEMAPHORE, is_contender};
-use super::seen::{Look, MAX_ROUNDS, Place, break_of, look};
+use super::recipe::{BESIDE, GATES, Library, Recipe, SEMAPHORE, is_contender, is_permit_of_kazoo};
+use super::seen::{Look, MAX_ROUNDS, Place, ask_back, break_of, look};
 use super::{CHILDREN, after_sync, child, first, names, on, synced};
 use crate::error::{Error, Result};
 use crate::gate::Gate;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::lease::Inspection;
 use crate::options::AcquireOptions;
-use crate::protocol::{Inquiry, Layout, Protocol};
+use crate::protocol::{Inquiry, Layout, Protocol, irrevocable};
 use crate::share::{Primitive, Share};
 use crate::span::written;
 
@@ -55,6 +56,7 @@ impl LineLayout {
     fn library(&self) -> Library {
         match self.place {
             Place::Line(recipe) => recipe.library(),
+            Place::KazooPermits => Library::Kazoo,
             Place::Permits | Place::Latch | Place::Barrier => Library::Curator,
         }
     }
@@ -89,7 +91,7 @@ impl Layout for LineLayout {
             survives_disconnect: true,
             incarnation: true,
             notes: match self.place {
-                Place::Line(_) | Place::Latch | Place::Barrier => &[ENDS, RESTORED],
+                Place::Line(_) | Place::KazooPermits | Place::Latch | Place::Barrier => &[ENDS, RESTORED],
                 Place::Permits => &[
                     ENDS,
                     RESTORED,
@@ -122,6 +124,10 @@ impl Layout for LineLayout {
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
         match (self.place, self.share) {
             (Place::Line(recipe), _) => Box::new(Line::new(key, recipe)),
+            (Place::KazooPermits, share) => {
+                let (wanted, capacity) = share.map_or((1, 1), |share| (share.units, share.capacity));
+                Box::new(KazooPermits::new(key, wanted, capacity))
+            }
             (_, Some(share)) => Box::new(Permits::new(key, share.units, share.capacity)),
             (_, None) => Box::new(Permits::new(key, 1, 1)),
         }
@@ -135,6 +141,7 @@ impl Layout for LineLayout {
             (Place::Line(Recipe::Mutex), Primitive::Semaphore) => Place::Permits,
             (Place::Line(Recipe::KazooLock), Primitive::RwLock) if writes => Place::Line(Recipe::KazooLock),
             (Place::Line(Recipe::KazooLock), Primitive::RwLock) => Place::Line(Recipe::KazooRead),
+            (Place::Line(Recipe::KazooLock), Primitive::Semaphore) => Place::KazooPermits,
             _ => return None,
         };
         Some(Arc::new(LineLayout { place, share: Some(share), ..self.clone() }))
@@ -157,6 +164,19 @@ impl Layout for LineLayout {
         self.seen(self.place, name, key, true)
     }
 
+    fn is_revocable(&self) -> bool {
+        // Curator's read/write locks take the message, too; but a node's data is where one of ours keeps its token when
+        // its writer comes to read.
+        self.place == Place::Line(Recipe::Mutex)
+    }
+
+    fn ask_back(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
+        if !self.is_revocable() {
+            return Inquiry::Done(Err(Error::unsupported("request_release", irrevocable(self.name()))));
+        }
+        ask_back(key, token)
+    }
+
     fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
         break_of(self.place, key, token)
     }
@@ -166,8 +186,12 @@ impl Layout for LineLayout {
             let children = after_sync("list", replies).and_then(|reads| names("list", first("list", reads)?));
             match children {
                 Ok(children) => {
-                    let keys = children.unwrap_or_default().1.into_iter().map(|name| child(self.under(), name));
-                    self.contended(keys.collect(), Vec::new())
+                    let children = children.unwrap_or_default().1;
+                    // Whoever wants a permit of kazoo's stands beside those: it has its turn when that has a holder.
+                    let is_beside = |name: &&str| name.strip_suffix(BESIDE).is_some_and(|of| children.contains(&of));
+                    let names = children.iter().copied().filter(|name| !is_beside(name));
+                    let keys = names.map(|name| child(self.under(), name)).collect();
+                    self.contended(keys, Vec::new())
                 }
                 Err(error) => Inquiry::Done(Err(error)),
             }
@@ -216,6 +240,9 @@ impl LineLayout {
                 let of = of.filter(|key| *key != self.under());
                 match of {
                     Some(of) if !children.is_empty() => found.extend(self.name_of(of)),
+                    _ if self.library() == Library::Kazoo && children.iter().any(|name| is_permit_of_kazoo(name)) => {
+                        found.extend(self.name_of(key));
+                    }
                     _ if children.iter().any(|name| is_contender(self.library(), name)) => {
                         found.extend(self.name_of(key))
                     }
@@ -244,7 +271,7 @@ mod tests {
     use super::*;
     use crate::error::Kind;
     use crate::lease::Card;
-    use crate::protocol::{Reply, Request, Requests};
+    use crate::protocol::{Arg, Reply, Request, Requests};
 
     /// What a server has: nodes, each with its czxid and data; `going` goes when it has been seen once.
     #[derive(Default)]
@@ -282,6 +309,11 @@ mod tests {
                     }
                     None => no_node(),
                 },
+                "set" if self.nodes.contains_key(path) => {
+                    let Some(Arg::Text(data)) = request.args.first() else { return no_node() };
+                    self.nodes.entry(path.to_owned()).and_modify(|(_, old)| *old = data.to_string());
+                    Reply::Nil
+                }
                 "delete" if self.nodes.remove(path).is_some() => Reply::Nil,
                 _ => no_node(),
             }
@@ -346,6 +378,25 @@ mod tests {
         let (mut server, layout) = (server(), layout());
         let mut broken = |token| server.tell(layout.break_hold(layout.key("x").unwrap(), token)).unwrap();
         assert_eq!([20, 10, 10, 20, 20].map(&mut broken), [false, true, false, true, false]);
+    }
+
+    #[test]
+    fn who_holds_it_under_that_token_is_asked_and_nobody_else() {
+        let (mut server, layout) = (server(), layout());
+        let key = || layout.key("x").unwrap();
+        let mut asked = |token| server.tell(layout.ask_back(key(), token)).unwrap();
+        assert_eq!([20, 11, 10].map(&mut asked), [false, false, true]);
+        assert_eq!([FIRST, SECOND].map(|path| server.nodes[path].1 == "__REVOKE__"), [true, false]);
+        let found = seen(&mut server).holder.unwrap();
+        assert_eq!((found.first_token, found.card), (10, Card::default()), "the message says nothing of the holder");
+        let mut late = Server { going: Some(FIRST.into()), ..self::server() };
+        assert!(!late.tell(layout.ask_back(key(), 10)).unwrap());
+        for share in [Share::READ, Share::permits(1, 2, false).unwrap()] {
+            let other = layout.shared(share).unwrap();
+            assert!(!other.is_revocable());
+            let error = server.tell(other.ask_back(key(), 10)).unwrap_err();
+            assert_eq!(error.kind(), Kind::Unsupported);
+        }
     }
 
     #[test]

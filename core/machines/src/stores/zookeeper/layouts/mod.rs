@@ -34,6 +34,8 @@ mod change;
 pub mod counting;
 pub mod examination;
 pub mod gate_layout;
+pub mod kazoo_permits;
+mod keeping;
 pub mod latch;
 pub mod line;
 pub mod line_layout;

@@ -25,28 +25,21 @@
 //!           NoNode                               Making: containers down to both, create each, children
 //! Waiting   changed | gone                       Listing
 //! Freeing   the release of the line in locks     granted
-//!
-//! renew     sync, exists the first of mine: same node, session -> renewed; otherwise gone
-//! release   delete mine, as a line does; several, or a create in doubt: list, delete all that begin with the uuid
-//! undo      the same in leases, then in locks
 //! ```
 
 use std::hash::{Hash, Hasher};
 use std::mem;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
+use super::keeping::Keeping;
 use super::line::{LAST_SEQUENCE, Line, Own, foreign, held, wrapping};
 use super::recipe::{LEASE, Recipe, SEMAPHORE, numbered, protection};
-use super::sweep::Sweep;
-use super::{CHILDREN, CONTAINER, CREATE, EXISTS, WATCH_CHILDREN};
-use super::{after_sync, child, created, delete, deleted, first, garbled, names, on, stat, synced, unmade};
+use super::{CHILDREN, CONTAINER, CREATE, WATCH_CHILDREN};
+use super::{after_sync, child, created, delete, deleted, garbled, names, on, synced, unmade};
 use crate::error::{Error, Kind, Result};
-use crate::lease::ReleaseOutcome;
 use crate::protocol::{
-    Arg, AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Push, Reply, Request, Requests, Step, StoreEvent,
-    Term, Terms, Traits, Verdict, Wait,
+    Arg, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term, Terms, Traits,
+    Verdict, Wait,
 };
 use crate::token::Tokens;
 
@@ -62,16 +55,7 @@ pub struct Permits {
     wanted: usize,
     capacity: usize,
     seeker: Option<Seeker>,
-    renewing: bool,
-    released: Option<AttemptId>,
-    release: Option<Sweep>,
-    undo: Option<Undo>,
-}
-
-#[derive(Clone, Debug, Hash)]
-enum Undo {
-    Leases(Box<(Sweep, Terms, Option<Previous>)>),
-    Lock,
+    keeping: Keeping,
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -113,19 +97,9 @@ impl Permits {
     pub fn new(dir: Arc<str>, wanted: u32, capacity: u32) -> Self {
         let [locks, leases] = SEMAPHORE.map(|below| child(&dir, below));
         let line = Line::of_permits(locks, dir.clone());
+        let keeping = Keeping::new(leases.clone(), Recipe::Mutex, wanted > 1);
         let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-        Permits {
-            dir,
-            leases,
-            line,
-            wanted: number(wanted),
-            capacity: number(capacity),
-            seeker: None,
-            renewing: false,
-            released: None,
-            release: None,
-            undo: None,
-        }
+        Permits { dir, leases, line, wanted: number(wanted), capacity: number(capacity), seeker: None, keeping }
     }
 
     fn begin(&mut self, intent: Intent) -> Result<Step> {
@@ -134,37 +108,18 @@ impl Permits {
                 Err(Error::new(Kind::Internal, "acquire", "a semaphore cannot yield, yet it was asked to"))
             }
             Intent::Acquire { terms, wait, prev: None } => self.acquire(terms, wait),
-            Intent::Renew { terms, ttl } if ttl > terms.ttl => {
-                let message = "a permit on ZooKeeper lasts as long as its session; build it with a longer ttl instead";
-                Err(Error::unsupported("renew", message))
-            }
-            Intent::Renew { terms, .. } => {
-                let Some(own) = self.of(terms.attempt).and_then(|seeker| seeker.own.first()) else {
-                    return Err(Error::new(Kind::Internal, "renew", "this attempt holds nothing"));
-                };
-                let requests = synced(&self.leases, [on(&EXISTS, &child(&self.leases, &own.name))]);
-                self.renewing = true;
-                Ok(Step::Ask(requests))
+            Intent::Renew { terms, ttl } => {
+                let own = self.seeker.as_ref().filter(|seeker| seeker.terms.attempt == terms.attempt);
+                self.keeping.renew(&terms, ttl, own.and_then(|seeker| seeker.own.first()))
             }
             Intent::Release { terms, .. } => {
-                let seeker = self.of(terms.attempt);
-                let own = seeker.and_then(|seeker| seeker.own.first()).map(|own| own.name.clone());
-                let is_certain = self.wanted == 1 && !seeker.is_some_and(|seeker| seeker.doubt);
-                let again = self.released.replace(terms.attempt) == Some(terms.attempt);
-                // Of several each is as good as the others: that any was there says that it was held.
-                let own = own.filter(|_| self.wanted == 1);
-                let prefixes = [protection(terms.attempt)].into_iter().collect();
-                let sweep = Sweep::new(Op::Release, self.leases.clone(), prefixes, own, again).of_several();
-                Ok(self.release.insert(sweep).begin(is_certain))
+                let seeker = self.seeker.as_ref().filter(|seeker| seeker.terms.attempt == terms.attempt);
+                let doubt = seeker.is_some_and(|seeker| seeker.doubt);
+                Ok(self.keeping.release(terms.attempt, seeker.and_then(|seeker| seeker.own.first()), doubt))
             }
             Intent::Undo { terms, prev } => {
                 self.seeker.take_if(|seeker| seeker.terms.attempt == terms.attempt);
-                let attempts = [Some(terms.attempt), prev.as_ref().map(|prev| prev.terms.attempt)];
-                let prefixes: SmallVec<_> = attempts.into_iter().flatten().map(protection).collect();
-                let mut sweep = Sweep::new(Op::Undo, self.leases.clone(), prefixes, None, false);
-                let step = sweep.begin(false);
-                self.undo = Some(Undo::Leases(Box::new((sweep, terms, prev))));
-                Ok(step)
+                Ok(self.keeping.undo(terms, prev))
             }
         }
     }
@@ -202,10 +157,6 @@ impl Permits {
         let terms = seeker.terms.clone();
         let step = self.line.step(Input::Begin(Intent::Acquire { terms, wait: true, prev: None }));
         self.in_line(step)
-    }
-
-    fn of(&self, attempt: AttemptId) -> Option<&Seeker> {
-        self.seeker.as_ref().filter(|seeker| seeker.terms.attempt == attempt)
     }
 
     /// What the line says belongs to this conversation, but for how it ends.
@@ -400,50 +351,12 @@ impl Permits {
         }
     }
 
-    fn renewed(&mut self, replies: &[Reply]) -> Result<Step> {
-        let own = self.seeker.as_ref().and_then(|seeker| seeker.own.first());
-        let (true, Some(own)) = (mem::take(&mut self.renewing), own) else { return Ok(Step::Ignore) };
-        let found = stat(Op::Renew, first(Op::Renew, after_sync(Op::Renew, replies)?)?)?;
-        Ok(Step::Done(match found {
-            Some(stat) if stat == own.stat => Verdict::Renewed,
-            _ => Verdict::Gone(ReleaseOutcome::Expired),
-        }))
-    }
-
-    fn undone(&mut self, replies: &[Reply]) -> Result<Step> {
-        match self.undo.take() {
-            None => Ok(Step::Ignore),
-            Some(Undo::Leases(mut leases)) => match leases.0.reply(replies)? {
-                Step::Done(Verdict::Undone) => {
-                    let (_, terms, prev) = *leases;
-                    self.undo = Some(Undo::Lock);
-                    Ok(self.line.step(Input::Begin(Intent::Undo { terms, prev })))
-                }
-                step => {
-                    self.undo = Some(Undo::Leases(leases));
-                    Ok(step)
-                }
-            },
-            Some(Undo::Lock) => {
-                let step = self.line.step(Input::Reply(Op::Undo, replies));
-                self.undo = matches!(step, Step::Ask(_)).then_some(Undo::Lock);
-                Ok(step)
-            }
-        }
-    }
-
     fn reply(&mut self, op: Op, replies: &[Reply]) -> Result<Step> {
-        match op {
-            Op::Acquire => self.acquired(replies),
-            Op::Renew => self.renewed(replies),
-            Op::Undo => self.undone(replies),
-            Op::Release => {
-                let Some(mut current) = self.release.take() else { return Ok(Step::Ignore) };
-                let step = current.reply(replies)?;
-                self.release = matches!(step, Step::Ask(_)).then_some(current);
-                Ok(step)
-            }
+        if op == Op::Acquire {
+            return self.acquired(replies);
         }
+        let own = self.seeker.as_ref().and_then(|seeker| seeker.own.first());
+        self.keeping.reply(op, replies, own, &mut self.line)
     }
 }
 

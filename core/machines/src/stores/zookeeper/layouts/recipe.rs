@@ -8,7 +8,8 @@
 //! | [`KazooLock`](Recipe::KazooLock) | kazoo's `Lock`, `WriteLock`, `Election` | `<uuid>__lock__<number>` |
 //! | [`KazooRead`](Recipe::KazooRead) | kazoo's `ReadLock` | `<uuid>__rlock__<number>` |
 //!
-//! The nodes of semaphores are Curator's, too, and lie in two directories; those of latches and barriers are ours.
+//! The nodes of semaphores are Curator's and kazoo's, too, and lie in two directories; those of latches and barriers
+//! are ours.
 //!
 //! Sources: `LockInternals`, `StandardLockInternalsDriver`, `InterProcessReadWriteLock` and `LeaderLatch` of Curator 5,
 //! `kazoo.recipe.lock` of kazoo 2.10. A number is that of the directory's `cversion`: `%010d` of 32 bits.
@@ -158,6 +159,11 @@ impl Recipe {
         line.map(|recipe| recipe.described()).or_else(|| gate(name))
     }
 
+    /// The same in the directory of a semaphore of kazoo's.
+    pub(super) fn beside_kazoos_permits(name: &str) -> Option<&'static str> {
+        if SEMAPHORE.contains(&name) { Some(PERMITS) } else { Recipe::beside_permits(name) }
+    }
+
     /// The same beside the directory of this gate.
     pub(super) fn beside_gate(name: &str, own: &str) -> Option<&'static str> {
         match name {
@@ -181,6 +187,9 @@ impl Recipe {
         if let Some(what) = gate(name).filter(|_| self.library() == Library::Curator) {
             return Some(what);
         }
+        if is_permit_of_kazoo(name) {
+            return Some("a semaphore of kazoo");
+        }
         let other = |other: &&Recipe| !self.words().contains(&other.word()) && numbered(name, other.word()).is_some();
         RECIPES.iter().find(other).map(|other| other.described())
     }
@@ -197,8 +206,32 @@ impl Recipe {
 
 const PERMITS: &str = "a semaphore of Curator";
 
+/// What is written to a holder's node to ask for the lock back (`Revoker`, `LockInternals.REVOKE_MESSAGE`).
+pub const REVOKE: &str = "__REVOKE__";
+
 /// The directories of Curator's semaphore.
 pub const SEMAPHORE: [&str; 2] = ["locks", "leases"];
+
+/// What stands behind the path of kazoo's semaphore in that of its lock.
+pub const BESIDE: &str = "-__lock__";
+
+/// The directory of the lock of kazoo's semaphore that is kept in `dir`.
+pub fn beside(dir: &str) -> Arc<str> {
+    format!("{dir}{BESIDE}").into()
+}
+
+/// Whether a child of this name is a permit of kazoo's semaphore: a uuid, or one of several of ours.
+pub(super) fn is_permit_of_kazoo(name: &str) -> bool {
+    permit_of_kazoo(name).is_some()
+}
+
+/// The attempt whose permit it would be.
+fn permit_of_kazoo(name: &str) -> Option<AttemptId> {
+    let (uuid, rest) = name.split_at_checked(32)?;
+    let is_numbered = |rest: &str| rest.strip_prefix('-').is_some_and(|number| number.parse::<u32>().is_ok());
+    let attempt = u128::from_str_radix(uuid, 16).ok().map(AttemptId)?;
+    ((rest.is_empty() || is_numbered(rest)) && attempt.to_string() == uuid).then_some(attempt)
+}
 
 /// The directories of what is waited for and not held.
 pub const GATES: [&str; 2] = [LATCH, BARRIER];
@@ -255,7 +288,7 @@ pub fn attempt_of(name: &str) -> Option<AttemptId> {
     let (uuid, rest) = name.split_at_checked(32)?;
     let words = [Recipe::KazooLock, Recipe::KazooRead].map(Recipe::word);
     let is_kazoos = words.iter().any(|word| rest.starts_with(word) && numbered(rest, word).is_some());
-    read(uuid).filter(|attempt| is_kazoos && attempt.to_string() == uuid)
+    read(uuid).filter(|attempt| is_kazoos && attempt.to_string() == uuid).or_else(|| permit_of_kazoo(name))
 }
 
 #[cfg(test)]

@@ -16,13 +16,14 @@ use std::time::Duration;
 
 use super::change::split;
 use super::line::foreign;
-use super::recipe::{LEASE, Recipe, SEMAPHORE, WAITER, numbered};
+use super::recipe::{LEASE, REVOKE, Recipe, SEMAPHORE, WAITER, beside, is_permit_of_kazoo, numbered};
 use super::{
-    CHILDREN, GET, READ, after_sync, barrier, child, counting, delete, deleted, found, garbled, names, on, synced,
+    CHILDREN, GET, READ, SET, after_sync, barrier, child, counting, delete, deleted, found, garbled, missing, names,
+    on, synced,
 };
 use crate::error::{Error, Kind, Result};
 use crate::lease::{BARRIER, Card, Counting, Holder, Inspection, LATCH, Part, Sharing, TOLD, Waiting};
-use crate::protocol::{Inquiry, Reply, Requests};
+use crate::protocol::{Arg, Inquiry, Reply, Request, Requests};
 use crate::share::Primitive;
 
 /// A line whose holders go under each of so many looks in a row is left alone.
@@ -37,6 +38,8 @@ pub enum Place {
     Line(Recipe),
     /// The two directories of a semaphore.
     Permits,
+    /// That of a semaphore of kazoo's, and the one beside it.
+    KazooPermits,
     /// That of a latch.
     Latch,
     /// That of a barrier.
@@ -80,7 +83,7 @@ impl Place {
     fn primitive(self) -> Option<Primitive> {
         match self {
             Place::Line(Recipe::Read | Recipe::Write | Recipe::KazooRead) => Some(Primitive::RwLock),
-            Place::Permits => Some(Primitive::Semaphore),
+            Place::Permits | Place::KazooPermits => Some(Primitive::Semaphore),
             Place::Line(_) | Place::Latch | Place::Barrier => None,
         }
     }
@@ -95,6 +98,7 @@ impl Place {
             Place::Line(Recipe::Mutex) if names.contains(&LATCH) => Place::Latch,
             Place::Line(Recipe::Mutex) if names.contains(&BARRIER) => Place::Barrier,
             Place::Line(Recipe::KazooLock) if has(Recipe::KazooRead) => Place::Line(Recipe::KazooRead),
+            Place::Line(Recipe::KazooLock) if names.iter().any(|name| is_permit_of_kazoo(name)) => Place::KazooPermits,
             _ => self,
         }
     }
@@ -104,6 +108,7 @@ impl Place {
         match self {
             Place::Line(_) => synced(dir, [on(&CHILDREN, dir)]),
             Place::Permits => synced(dir, [dir, &below[0], &below[1]].map(|path| on(&CHILDREN, path))),
+            Place::KazooPermits => synced(dir, [dir, &beside(dir)].map(|path| on(&CHILDREN, path))),
             Place::Latch | Place::Barrier => {
                 let below = child(dir, if self == Place::Latch { LATCH } else { BARRIER });
                 synced(dir, [on(&CHILDREN, dir), on(&READ, &below), on(&CHILDREN, &below)])
@@ -125,7 +130,7 @@ impl Place {
                 let (dir, holders, queue) = (dir.clone(), Vec::new(), Vec::new());
                 return Ok(Standing { dir, holders, waiting, queue, latch: None });
             }
-            Place::Line(_) | Place::Permits => {}
+            Place::Line(_) | Place::Permits | Place::KazooPermits => {}
         }
         let lists = after_sync(doing, replies)?.iter().map(|list| Ok(names(doing, list)?.unwrap_or_default().1));
         let lists: Vec<Vec<&str>> = lists.collect::<Result<_>>()?;
@@ -142,6 +147,12 @@ impl Place {
                     return stranger(what);
                 }
                 Ok(with_leases(dir, locks, leases))
+            }
+            (Place::KazooPermits, [permits, line]) => {
+                if let Some(what) = permits.iter().find_map(|name| Recipe::beside_kazoos_permits(name)) {
+                    return stranger(what);
+                }
+                Ok(with_permits(dir, permits, line))
             }
             _ => Err(garbled(doing)),
         }
@@ -185,12 +196,29 @@ fn with_leases(dir: &Arc<str>, locks: &[&str], leases: &[&str]) -> Standing {
     if !locks.is_empty() {
         holders.pop();
     }
-    // For how many permits somebody waits shows when it is the first.
-    let mut asking: Vec<_> = locks.iter().map(|name| (Recipe::Mutex.place(name), *name)).collect();
+    let (waiting, queue) = for_permits(&child(dir, SEMAPHORE[0]), Recipe::Mutex, locks);
+    Standing { dir: child(dir, SEMAPHORE[1]), holders, waiting, queue, latch: None }
+}
+
+/// How many stand in the line of the lock in `dir` to be let at the permits, and the nodes of the first of them. For
+/// how many permits one waits shows when it is the first.
+fn for_permits(dir: &Arc<str>, recipe: Recipe, names: &[&str]) -> (u64, Vec<(Arc<str>, u32)>) {
+    let mut asking: Vec<_> = names.iter().filter_map(|name| Some((recipe.place(name)?, *name))).collect();
     asking.sort();
-    let locks_dir = child(dir, SEMAPHORE[0]);
-    let queue = asking.iter().take(TOLD).map(|(_, name)| (child(&locks_dir, name), 1)).collect();
-    Standing { dir: child(dir, SEMAPHORE[1]), holders, waiting: locks.len() as u64, queue, latch: None }
+    let queue = asking.iter().take(TOLD).map(|(_, name)| (child(dir, name), 1)).collect();
+    (asking.len() as u64, queue)
+}
+
+/// Whoever stands in line for kazoo's lock beside them waits; all other nodes are permits.
+fn with_permits(dir: &Arc<str>, permits: &[&str], line: &[&str]) -> Standing {
+    let mut owners: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for name in permits {
+        owners.entry(name.get(..32).unwrap_or(name)).or_default().push((*name).to_owned());
+    }
+    let mut holders: Vec<_> = owners.into_values().collect();
+    holders.iter_mut().for_each(|names| names.sort_unstable());
+    let (waiting, queue) = for_permits(&beside(dir), Recipe::KazooLock, line);
+    Standing { dir: dir.clone(), holders, waiting, queue, latch: None }
 }
 
 fn at_latch(doing: &'static str, dir: &Arc<str>, reads: &[Reply]) -> Result<Standing> {
@@ -279,9 +307,11 @@ fn read(
 /// What whoever made a node says of itself. Other libraries write their address, or nothing.
 fn card(data: &str) -> Card {
     let (data, _) = split(data);
-    match data.contains('\t') {
-        true => Card::decode(data),
-        false => Card { host: data.to_owned(), ..Card::default() },
+    match data {
+        _ if data.contains('\t') => Card::decode(data),
+        // It lies where the holder had written who it is.
+        REVOKE => Card::default(),
+        _ => Card { host: data.to_owned(), ..Card::default() },
     }
 }
 
@@ -299,6 +329,21 @@ pub(super) fn break_of<'a>(place: Place, dir: Arc<str>, token: u64) -> Inquiry<'
                 }
             }
             Inquiry::Done(Ok(was_there))
+        })
+    })
+}
+
+/// Asks whoever holds the lock in the directory `dir` with `token` to give it back: by writing Curator's message where
+/// it has its data.
+pub(super) fn ask_back<'a>(dir: Arc<str>, token: u64) -> Inquiry<'a, bool> {
+    const DOING: &str = "request_release";
+    look(Look { doing: DOING, place: Place::Line(Recipe::Mutex), any: false }, dir, MAX_ROUNDS, move |seen| {
+        let holder = seen.nodes.iter().find(|node| node.token() == token);
+        let Some(name) = holder.and_then(|node| node.names.first()) else { return Inquiry::Done(Ok(false)) };
+        let request = Request::new(&SET, child(&seen.dir, name), [Arg::Text(REVOKE.into())]);
+        Inquiry::of(request, |reply| match reply {
+            Reply::Nil => Ok(true),
+            other => missing::<()>(DOING, other).map(|_| false),
         })
     })
 }
@@ -345,7 +390,9 @@ impl Seen {
         };
         let units = |names: &[String]| match self.place {
             Place::Line(recipe) => names.iter().map(|name| recipe.units(name)).max().unwrap_or(1),
-            Place::Permits | Place::Latch | Place::Barrier => u32::try_from(names.len()).unwrap_or(u32::MAX),
+            Place::Permits | Place::KazooPermits | Place::Latch | Place::Barrier => {
+                u32::try_from(names.len()).unwrap_or(u32::MAX)
+            }
         };
         let holders: Vec<_> =
             self.nodes.iter().map(|node| Part { holder: node.holder(), units: units(&node.names) }).collect();
