@@ -28,7 +28,7 @@ use crate::several::Acquiring;
 
 /// How many a script finds to listen on a channel.
 static LISTENERS: Call =
-    Call { name: "listeners", body: "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]", batch: false };
+    Call { name: "listeners", body: &["return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]"], batch: false };
 
 /// Whom a result is for; nobody's is 0.
 pub type Ticket = u64;

@@ -15,7 +15,7 @@ pub const PAGE: &str = include_str!("page.sql");
 pub const REMOVE: &str = include_str!("remove.sql");
 
 /// Makes the table.
-pub static MAKE: Call = Call { name: "make", body: SCHEMA, batch: false };
+pub static MAKE: Call = Call { name: "make", body: &[SCHEMA], batch: false };
 
 /// Makes the table where there is none.
 pub fn make<'a>() -> Inquiry<'a, ()> {
