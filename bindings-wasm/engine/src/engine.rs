@@ -223,7 +223,8 @@ impl Engine {
 
     pub(crate) fn card(&self, label: &str) -> Arc<str> {
         let language = self.config.options.language;
-        let card = Card { host: "wasm".into(), pid: 0, language: language.into(), label: label.into() };
+        let (host, pid) = (self.config.place.0.to_string(), self.config.place.1);
+        let card = Card { host, pid, language: language.into(), label: label.into() };
         card.encode().into()
     }
 

@@ -139,7 +139,8 @@ impl Line {
                 Error::new(Kind::Auth, "connect", message).caused_by(error)
             }
             State::Open => wire::lost(error),
-            // Whoever ends the connection has said why in the last answer; whoever is slow, or fails by itself, has not.
+            // Whoever ends the connection has said why in the last answer; whoever is slow, or fails by itself, has
+            // not.
             State::Greeting(greeting, answers, _) if !answers.is_empty() && is_ended(error.kind()) => {
                 greeting.read(&answers).err().unwrap_or_else(|| wire::lost(error))
             }
