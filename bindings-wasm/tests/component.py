@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from wasmtime import Engine, Store, WasiConfig, _bindings
@@ -23,11 +24,17 @@ class Failed(Exception):
 
 
 class Compiled:
-    """The component, compiled once."""
+    """The component, compiled once: what that made lies beside it for other processes."""
 
     def __init__(self, path: str) -> None:
         self.engine = Engine()
-        self.component = Component.from_file(self.engine, path)
+        made = f"{path}.{os.stat(path).st_mtime_ns}.compiled"
+        if not os.path.exists(made):
+            scratch = f"{made}.{os.getpid()}"
+            with open(scratch, "wb") as file:
+                file.write(Component.from_file(self.engine, path).serialize())
+            os.replace(scratch, made)
+        self.component = Component.deserialize_file(self.engine, made)
         self.linker = Linker(self.engine)
         self.linker.add_wasip2()
 

@@ -14,7 +14,7 @@ const run = promisify(execFile)
 const TOOLS = fileURLToPath(new URL('tools/node_modules/', import.meta.url))
 const PROGRAM = fileURLToPath(new URL('jco_program.mjs', import.meta.url))
 const ADDRESS = `${process.env.LOCKWRIGHT_TEST_REDIS}?prefix=jco-${process.pid}:`
-const ROUNDS = 25
+const ROUNDS = 10
 
 let made, native
 

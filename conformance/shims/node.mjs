@@ -1,14 +1,15 @@
-// The shim of the Node face. The README of this folder's parent says what a shim does.
+// The shim of the Node face, and with the argument `wasm` that of the npm package for WebAssembly, which has its names. The README of
+// this folder's parent says what a shim does.
 
 import { closeSync, existsSync, openSync, readFileSync, writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { setImmediate as tick, setTimeout as sleep } from 'node:timers/promises'
 import { inspect } from 'node:util'
 
-import * as lockwright from '../../bindings-node/dist/index.mjs'
 import { countUp, now, replace, say } from './node_common.mjs'
 
-const { connect, LockError, onEvent, Owner } = lockwright
+const isWasm = process.argv[2] === 'wasm'
+const { connect, LockError, onEvent, Owner } = await import(isWasm ? '../../bindings-wasm/npm/dist/index.js' : '../../bindings-node/dist/index.mjs')
 
 const milliseconds = seconds => Number(seconds === 'nan' ? NaN : seconds === 'inf' ? Infinity : seconds) * 1000
 // JSON has no infinity.
@@ -161,7 +162,7 @@ const does = {
   },
   async state(command) {
     const guard = guards.get(command.guard)
-    const { isHeld: held, whyLost: why = null, token, depth } = guard
+    const { isHeld: held, whyLost: why = null, token, depth = 1 } = guard
     return { held, why, token, depth, remaining: seconds(guard.remaining()) }
   },
   async lost(command) {
@@ -404,8 +405,8 @@ function begin(command) {
   return place.last
 }
 
-if (process.env.LOCKWRIGHT_SHIM_LOGS) onEvent('trace', event => console.error(inspect(event, { breakLength: Infinity })))
-say({ pid: process.pid, language: 'node', resets: true })
+if (process.env.LOCKWRIGHT_SHIM_LOGS && !isWasm) onEvent('trace', event => console.error(inspect(event, { breakLength: Infinity })))
+say({ pid: process.pid, language: isWasm ? 'wasm-js' : 'node', resets: true })
 for await (const line of createInterface({ input: process.stdin })) {
   const command = JSON.parse(line)
   if (command.do === 'exit') break

@@ -7,32 +7,19 @@ import json
 import logging
 import os
 import signal
-import sys
-import threading
 import time
 import warnings
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 import lockwright
 import lockwright.aio
 
-Command = Dict[str, Any]
+from shim_common import Command, LogFile, name_of, now, passed, replace, say
+
 Guard = Union[lockwright.Guard, lockwright.aio.Guard, lockwright.MultiGuard, lockwright.aio.MultiGuard]
 
 SPANS = ("timeout", "ttl", "max_hold", "at_least_for")
 OPTIONS = ("renew", "fair", "rank", "revocable", "label", "layout", "format")
-
-_mutex = threading.Lock()
-
-
-def now() -> int:
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-
-
-def say(line: Dict[str, Any]) -> None:
-    with _mutex:
-        sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
 
 
 def greet() -> None:
@@ -85,11 +72,6 @@ def options_of(command: Command) -> Dict[str, Any]:
     return options
 
 
-def name_of(command: Command) -> str:
-    units = command.get("lock_utf16")
-    return command["lock"] if units is None else "".join(map(chr, units))
-
-
 def asked_of_latch(command: Command) -> Tuple[Any, ...]:
     """What a method of a latch is called with."""
     return tuple(command[name] for name in ("to", "timeout") if command.get(name) is not None)
@@ -103,13 +85,6 @@ def seen(inspection: lockwright.Inspection) -> Dict[str, Any]:
         if holder is not None:
             holder["remaining"] = min(holder["remaining"], 1e15)
     return told
-
-
-def passed(arrivals: List[Any]) -> Dict[str, Any]:
-    """How a party went on, each time it waited."""
-    if None in arrivals:
-        return {"passed": False}
-    return {"passed": True, "index": arrivals[-1].index, "generations": [arrival.generation for arrival in arrivals]}
 
 
 def what_was_acquired(guard: Guard, command: Command) -> Dict[str, Any]:
@@ -138,52 +113,14 @@ def state_of(guard: Guard) -> Dict[str, Any]:
     return {**state, "token": guard.token, "depth": guard.depth}
 
 
-class Log:
-    """What a working task says of itself, and the counter that it raises."""
+class Log(LogFile):
+    """The same of guards of this library."""
 
-    def __init__(self, task: str, command: Command) -> None:
-        self.task, self.counter, self.command = task, command["counter"], command
-        self.units = 1 << 30 if command.get("share") == "write" else command.get("take", 1)
-        self.file = os.open(command["log"], os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    def token_of(self, guard: Guard) -> int:
+        return token_of(guard, self.command)
 
-    def __enter__(self) -> Log:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        os.close(self.file)
-
-    def increment(self, guard: Guard, asked: int) -> None:
-        at = now()
-        self.note(guard, at, event="grant", asked=asked, until=at + int(guard.remaining() * 1e9), units=self.units)
-        begin = now()
-        value = self.count_up()
-        # The guard is asked after the clock: what it still says then was true at that time.
-        at = now()
-        held, until = guard.is_held, at + int(guard.remaining() * 1e9)
-        self.note(guard, at, event="increment", begin=begin, value=value, held=held, until=until)
-        why = state_of(guard)["why"]
-        if why is not None:
-            self.note(guard, now(), event="lost", why=why)
-
-    def note(self, guard: Guard, at: int, **event: Any) -> None:
-        record = {"at": at, "pid": os.getpid(), "task": self.task, "token": token_of(guard, self.command), **event}
-        os.write(self.file, (json.dumps(record) + "\n").encode())
-
-    def count_up(self) -> int:
-        """Not atomic in the least, but for the last step: whoever is killed leaves the old value or the new one."""
-        try:
-            with open(self.counter) as file:
-                value = int(file.read()) + 1
-        except FileNotFoundError:
-            value = 1
-        replace(self.counter, self.task, value)
-        return value
-
-
-def replace(file: str, by: str, value: int) -> None:
-    with open(f"{file}.{by}", "w") as scratch:
-        scratch.write(str(value))
-    os.replace(f"{file}.{by}", file)
+    def why_lost(self, guard: Guard) -> Any:
+        return state_of(guard)["why"]
 
 
 class Made:

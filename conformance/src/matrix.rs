@@ -80,10 +80,11 @@ pub fn team_name(team: &[Face]) -> String {
     team.iter().map(|face| face.name.as_str()).collect::<Vec<_>>().join("+")
 }
 
-/// Whether the team keeps its locks there: a library that is not ours does so in one way only, and a store that is not
-/// ours is known to the faces that it names.
+/// Whether the team keeps its locks there: a library that is not ours does so in one way only, a store that is not ours
+/// is known to the faces that it names, and a face may name the stores that it has.
 fn may_meet(team: &[Face], store: &Store) -> bool {
-    let knows = |face: &Face| store.faces.is_empty() || store.faces.contains(&face.name);
+    let is_named = |names: &[String], name: &String| names.is_empty() || names.contains(name);
+    let knows = |face: &Face| is_named(&store.faces, &face.name) && is_named(&face.stores, &store.name);
     team.iter().all(|face| knows(face) && face.joins.as_ref().is_none_or(|joins| *joins == store.name))
 }
 
@@ -195,9 +196,6 @@ pub fn unaccounted(expected: &BTreeSet<Triple>, outcomes: &BTreeMap<Triple, Outc
     missing.chain(silent.map(|(triple, _)| format!("{triple} was skipped without a reason"))).collect()
 }
 
-/// Bindings that have locks alone and no shim yet: their own tests play them beside the packages of other languages.
-const WITHOUT_SHIM: [&str; 1] = ["bindings-wasm"];
-
 /// What the rows leave out of the tree under `root`, and what they name that is not there.
 pub fn not_in_rows(root: &Path, faces: &[Face], stores: &[Store], scenarios: &[Scenario]) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -205,8 +203,7 @@ pub fn not_in_rows(root: &Path, faces: &[Face], stores: &[Store], scenarios: &[S
         let entries = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
         entries.filter(|e| e.path().is_dir()).map(|e| e.file_name().to_string_lossy().into_owned()).collect()
     };
-    let is_binding = |name: &&String| name.starts_with("bindings-") && !WITHOUT_SHIM.contains(&name.as_str());
-    for binding in folders(root).iter().filter(is_binding) {
+    for binding in folders(root).iter().filter(|name| name.starts_with("bindings-")) {
         if !faces.iter().any(|face| face.folder == **binding) {
             wrong.push(format!("{binding} has no row in faces.toml"));
         }
@@ -219,6 +216,11 @@ pub fn not_in_rows(root: &Path, faces: &[Face], stores: &[Store], scenarios: &[S
     }
     for face in faces.iter().filter(|face| !root.join(&face.folder).is_dir()) {
         wrong.push(format!("faces.toml: {} is to live in {}, which is not there", face.name, face.folder));
+    }
+    for face in faces {
+        for unknown in face.stores.iter().filter(|name| !stores.iter().any(|store| store.name == **name)) {
+            wrong.push(format!("faces.toml: {} has the store {unknown}, which has no row in stores.toml", face.name));
+        }
     }
     let joins = |face: &Face| face.joins.as_ref().is_some_and(|joins| !stores.iter().any(|store| store.name == *joins));
     for face in faces.iter().filter(|face| joins(face)) {

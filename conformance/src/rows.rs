@@ -27,6 +27,9 @@ pub struct Face {
     pub joins: Option<String>,
     /// For such a library: its version, with which that in the peer's greeting has to begin, where there is one.
     pub version: Option<String>,
+    /// The stores that it has, where it has not all of them.
+    #[serde(default)]
+    pub stores: Vec<String>,
     /// Why it plays no scenarios, and takes part in the table of bad input alone.
     pub no_scenarios: Option<String>,
     /// Whether each of its commands is a process, so that only stores are of use that processes share.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockwright_machines::error::{Error, Kind};
+use lockwright_machines::guarantee::Guarantees;
 use lockwright_machines::lease::{LossReason, ReleaseOutcome};
 use lockwright_machines::options::AcquireOptions;
 
@@ -66,4 +67,18 @@ pub(crate) fn options(mut all: AcquireOptions, given: api::LockOptions) -> Acqui
     all.format = format.map(Into::into).or(all.format);
     all.label = label.map(Into::into).or(all.label);
     all
+}
+
+pub(crate) fn guarantees(promised: &Guarantees) -> api::Guarantees {
+    api::Guarantees {
+        store: promised.store.to_owned(),
+        layout: promised.layout.to_owned(),
+        exclusive_until: promised.exclusive_until.to_string(),
+        token: promised.token.to_string(),
+        fair: promised.fair,
+        push: promised.push,
+        survives_disconnect: promised.survives_disconnect,
+        incarnation: promised.incarnation,
+        notes: promised.notes.iter().map(|note| (*note).to_owned()).collect(),
+    }
 }

@@ -26,7 +26,7 @@ use lockwright_machines::time::Time;
 use lockwright_wasm_engine::{Asked, Config, Engine, Outcome, Ticket};
 
 use self::bindings::exports::lockwright::locks::locks as api;
-use self::convert::{loss, options, outcome, refused};
+use self::convert::{guarantees, loss, options, outcome, refused};
 use self::host::Sockets;
 
 /// How long a client that is closed waits for its server.
@@ -107,6 +107,10 @@ impl api::GuestClient for Client {
 
     fn lock(&self, name: String, given: api::LockOptions) -> Result<api::Lock, api::Error> {
         self.lock_of(Of::Lock, &name, given).map(api::Lock::new)
+    }
+
+    fn guarantees(&self) -> Result<api::Guarantees, api::Error> {
+        self.0.borrow().engine.guarantees().map(|promised| guarantees(&promised)).map_err(refused)
     }
 
     fn rwlock(&self, name: String, given: api::LockOptions) -> Result<api::Rwlock, api::Error> {

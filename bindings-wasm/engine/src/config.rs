@@ -17,6 +17,8 @@ pub struct Config {
     pub port: u16,
     /// As it may be shown.
     pub address: Arc<str>,
+    /// Where holders say that they run: the name of the host, and the process id on it.
+    pub place: (Box<str>, u32),
     pub(crate) db: u32,
     pub(crate) login: Login,
     pub(crate) options: ConnectOptions,
@@ -33,6 +35,20 @@ impl std::fmt::Debug for Login {
     }
 }
 
+/// What addresses begin with whose stores are to be had in other languages.
+const ELSEWHERE: [&str; 10] = [
+    "etcd",
+    "etcds",
+    "memcached",
+    "memory",
+    "postgres",
+    "postgresql",
+    "redis+cluster",
+    "redis+sentinel",
+    "sqlite",
+    "zookeeper",
+];
+
 impl Config {
     /// Reads an address with its options, for a face that shows itself as `language`.
     ///
@@ -47,10 +63,11 @@ impl Config {
     fn of(uri: &mut Uri) -> Result<Self> {
         match uri.scheme() {
             "redis" | "redis+unix" | "rediss" => {}
-            other => {
+            other if ELSEWHERE.contains(&other) => {
                 let message = format!("{other}:// is not to be had in WebAssembly; take redis://");
                 return Err(Error::unsupported("connect", message));
             }
+            other => return Err(invalid(format!("there is no store {other}://; take redis://"))),
         }
         if !uri.take_other_nodes().is_empty() {
             return Err(Error::unsupported("connect", "several servers (a quorum) are not to be had in WebAssembly"));
@@ -73,7 +90,8 @@ impl Config {
         }
         uri.check_all_read()?;
         let login = Login(credentials(uri.url())?);
-        Ok(Config { host, port, address: shown.into(), db: place.db, login, options, lock: uri.lock.clone() })
+        let (db, lock) = (place.db, uri.lock.clone());
+        Ok(Config { host, port, address: shown.into(), place: ("wasm".into(), 0), db, login, options, lock })
     }
 }
 
@@ -99,6 +117,7 @@ mod tests {
             ("redis://a,b", Kind::Unsupported),
             ("etcd://h", Kind::Unsupported),
             ("sqlite://", Kind::Unsupported),
+            ("nonesuch://h", Kind::InvalidConfig),
         ] {
             assert_eq!(Config::read(address, "wasm").err().map(|error| error.kind()), Some(kind), "{address:?}");
         }

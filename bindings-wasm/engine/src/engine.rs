@@ -28,7 +28,7 @@ use crate::several::Acquiring;
 
 /// How many a script finds to listen on a channel.
 static LISTENERS: Call =
-    Call { name: "listeners", body: "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]", batch: false };
+    Call { name: "listeners", body: &["return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]"], batch: false };
 
 /// Whom a result is for; nobody's is 0.
 pub type Ticket = u64;
@@ -223,7 +223,8 @@ impl Engine {
 
     pub(crate) fn card(&self, label: &str) -> Arc<str> {
         let language = self.config.options.language;
-        let card = Card { host: "wasm".into(), pid: 0, language: language.into(), label: label.into() };
+        let (host, pid) = (self.config.place.0.to_string(), self.config.place.1);
+        let card = Card { host, pid, language: language.into(), label: label.into() };
         card.encode().into()
     }
 

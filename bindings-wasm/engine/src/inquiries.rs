@@ -25,6 +25,8 @@ pub(crate) enum Want {
     Question(Question),
     /// Who holds it.
     Inspect,
+    /// What lies there.
+    Identify,
     /// Another size.
     Resize(u32),
 }
@@ -88,10 +90,15 @@ impl Conversation {
         match self.want {
             Want::Question(question) => play(layout.question(key.clone(), question), &self.said).map(Found::Answer),
             Want::Resize(permits) => play(layout.resize(key.clone(), permits), &self.said).map(|()| Found::Resized),
-            Want::Inspect => {
-                play(Some(layout.inspect(name, key.clone())), &self.said).map(|seen| Found::Inspection(Box::new(seen)))
-            }
+            Want::Inspect => self.look(layout.inspect(name, key.clone())),
+            Want::Identify => self.look(layout.identify(name, key.clone())),
         }
+    }
+}
+
+impl Conversation {
+    fn look(&self, inquiry: Inquiry<'_, Inspection>) -> Turn<Found> {
+        play(Some(inquiry), &self.said).map(|seen| Found::Inspection(Box::new(seen)))
     }
 }
 

@@ -61,9 +61,18 @@ impl Engine {
         self.config().lock.clone()
     }
 
-    /// What `layout` promises to this client.
+    /// What locks of this client promise, in the layout of its address.
+    ///
+    /// # Errors
+    /// `unsupported` for a layout that is not there, `invalid_config` for a format that does not go with it.
+    pub fn guarantees(&self) -> Result<Guarantees> {
+        let layout = layout_choice::layout_of(self.layouts(), LayoutChoice::of(&self.lock_options()))?;
+        Ok(self.promised(&*layout))
+    }
+
+    /// What `layout` promises to this client: nobody enters a lock twice here.
     fn promised(&self, layout: &dyn Layout) -> Guarantees {
-        let promised = layout.guarantees();
+        let promised = Guarantees { reentrant: false, ..layout.guarantees() };
         match layout.protocol("".into()).traits().push {
             Push::Inbox | Push::Place if self.store_is_deaf() => Guarantees { push: false, fair: false, ..promised },
             _ => promised,
@@ -122,6 +131,16 @@ impl Engine {
         let (attempt, name) = secret::read(text)?;
         let lock = self.lock(&name, options)?;
         self.ask(now, &lock, Some(Duration::ZERO), Some(attempt))
+    }
+
+    /// The same, of the lock that the secret has to be of, on its terms.
+    ///
+    /// # Errors
+    /// As there, and `invalid_config` for a secret of another lock.
+    pub fn resume_lock(&mut self, now: Time, lock: &Lock, text: &str) -> Result<Asked> {
+        let attempt =
+            secret::of_lock(text, lock.name()).map_err(|error| error.on_store(self.config().address.clone()))?;
+        self.ask(now, lock, Some(Duration::ZERO), Some(attempt))
     }
 
     fn ask(&mut self, now: Time, lock: &Lock, timeout: Option<Duration>, secret: Option<AttemptId>) -> Result<Asked> {
@@ -247,6 +266,14 @@ impl Engine {
     /// `closed`.
     pub fn inspect(&mut self, now: Time, lock: &Lock) -> Result<Ticket> {
         self.inquire(now, &lock.spot, Want::Inspect)
+    }
+
+    /// Asks what lies under a lock's name, of whatever kind. [`inspected`](Self::inspected) has the answer.
+    ///
+    /// # Errors
+    /// `closed`.
+    pub fn identify(&mut self, now: Time, lock: &Lock) -> Result<Ticket> {
+        self.inquire(now, &lock.spot, Want::Identify)
     }
 
     /// Who holds it.

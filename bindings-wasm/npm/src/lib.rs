@@ -99,10 +99,12 @@ pub struct Core {
 
 #[wasm_bindgen]
 impl Core {
-    /// That of the server at `address`. `random` fills what it is given with random bytes.
+    /// That of the server at `address`. `random` fills what it is given with random bytes; holders say that they run in
+    /// the process `pid`, 0 where there is none.
     #[wasm_bindgen(constructor)]
-    pub fn new(address: &str, random: Function) -> Thrown<Core> {
-        let config = Config::read(address, "wasm-js").map_err(thrown)?;
+    pub fn new(address: &str, random: Function, pid: u32) -> Thrown<Core> {
+        let mut config = Config::read(address, "wasm-js").map_err(thrown)?;
+        config.place.1 = pid;
         let draw = move || {
             let bytes = Uint8Array::new_with_length(16);
             random.call1(&JsValue::NULL, &bytes).ok()?;
@@ -115,6 +117,11 @@ impl Core {
     /// The address without credentials.
     pub fn address(&self) -> String {
         self.engine.config().address.to_string()
+    }
+
+    /// What locks of this client promise.
+    pub fn guarantees(&self) -> Thrown<JsValue> {
+        self.engine.guarantees().map(|promised| look::guarantees(&promised)).map_err(thrown)
     }
 
     /// Where its transport is to connect to.
@@ -279,6 +286,13 @@ impl Core {
         Ok(self.await_result(asked.ticket, Pending::Guard(asked)))
     }
 
+    /// The same by a lock, of which the secret has to be.
+    pub fn resume_lock(&mut self, now: f64, lock: u32, secret: &str) -> Thrown<f64> {
+        let lock = self.lock_at(lock)?;
+        let asked = self.engine.resume_lock(time(now), &lock, secret).map_err(thrown)?;
+        Ok(self.await_result(asked.ticket, Pending::Guard(asked)))
+    }
+
     /// Asks something that nobody waits for others with, by the name of the operation. The ticket for the answer.
     pub fn ask(&mut self, now: f64, handle: u32, operation: &str, argument: u32) -> Thrown<f64> {
         let (now, engine) = (time(now), &mut self.engine);
@@ -290,6 +304,7 @@ impl Core {
             }
             (Some(Handle::Barrier(barrier)), "waiting") => (engine.ask_waiting(now, barrier), Pending::Waiting),
             (Some(Handle::Lock(lock)), "resize") => (engine.resize(now, lock, argument), Pending::Resized),
+            (Some(Handle::Lock(lock)), "identify") => (engine.identify(now, lock), Pending::Look),
             (Some(Handle::Lock(lock)), "inspect") => (engine.inspect(now, lock), Pending::Look),
             _ => return Err(thrown(no_such("operation"))),
         };

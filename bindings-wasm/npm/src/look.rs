@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use js_sys::{Array, Object, Reflect};
+use lockwright_machines::guarantee::Guarantees;
 use lockwright_machines::lease::{Holder, Inspection};
 use wasm_bindgen::prelude::*;
 
@@ -34,6 +35,22 @@ fn holder(holder: Holder) -> JsValue {
         ("remaining", milliseconds(holder.remaining)),
         ("firstToken", holder.first_token.into()),
         ("lastToken", holder.last_token.into()),
+    ])
+}
+
+pub(crate) fn guarantees(promised: &Guarantees) -> JsValue {
+    object([
+        ("store", promised.store.into()),
+        ("layout", promised.layout.into()),
+        ("exclusiveUntil", promised.exclusive_until.to_string().into()),
+        ("token", promised.token.to_string().into()),
+        ("fair", promised.fair.into()),
+        ("reentrant", promised.reentrant.into()),
+        ("shared", promised.shared.into()),
+        ("push", promised.push.into()),
+        ("survivesDisconnect", promised.survives_disconnect.into()),
+        ("incarnation", promised.incarnation.into()),
+        ("notes", promised.notes.iter().map(|note| JsValue::from(*note)).collect::<Array>().into()),
     ])
 }
 

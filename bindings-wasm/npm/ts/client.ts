@@ -7,7 +7,7 @@ import { forgotten, Lock } from './lock.js'
 import type { NativeHandle } from './native.js'
 import { type Job, Once } from './once.js'
 import { BARRIER, count, LATCH, LOCK, options as checkedOptions, PAUSES, SEMAPHORE, text } from './options.js'
-import type { Inspection } from './records.js'
+import type { Guarantees, Inspection } from './records.js'
 import type { Core } from '../wasm/lockwright.js'
 import type { Running } from './running.js'
 import { MultiLock } from './several.js'
@@ -136,9 +136,14 @@ export class Client implements AsyncDisposable {
     return Election.make(this, name, options ?? {})
   }
 
-  /** Who holds the lock called `name`, and how many wait for it. */
+  /** What locks of this client promise. */
+  guarantees(): Guarantees {
+    return this.#running.see(core => core.guarantees() as Guarantees)
+  }
+
+  /** What lies under `name`: who holds it, and how many wait; of a latch, how many are still to come. */
   inspect(name: string): Promise<Inspection> {
-    return this.lock(name).inspect()
+    return this.lock(name).identify()
   }
 
   /**

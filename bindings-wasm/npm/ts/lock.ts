@@ -2,6 +2,7 @@ import { type AcquireOptions, within } from './asking.js'
 import { mistake } from './errors.js'
 import { Guard } from './guard.js'
 import type { NativeHandle } from './native.js'
+import { text } from './options.js'
 import { OURS, only } from './ours.js'
 import { printable } from './printable.js'
 import { acquired, ask, type Within } from './reactor.js'
@@ -70,9 +71,31 @@ export class Lock {
     return block(number => this.acquireAs(number, options), work)
   }
 
+  /**
+   * Takes the lock over from a secret that `Guard.export` gave, with this lock's options.
+   *
+   * @throws {@link NotOwned} when somebody resumed it before, or its time ran out; {@link InvalidConfig} for what is no secret of
+   * this lock; else as {@link acquire}.
+   */
+  async resume(secret: string): Promise<Guard> {
+    const { running, number } = this.#native
+    const ticket = running.do((core, now) => core.resume_lock(now, number, text('resume', 'secret', secret)))
+    await running.settled(ticket)
+    return Guard.make(running, running.do((core, now) => core.result(now, ticket) as number))
+  }
+
   /** Who holds it, and how many wait for it. */
-  async inspect(): Promise<Inspection> {
-    return printable(await ask<Inspection>(this.#native, 'inspect'))
+  inspect(): Promise<Inspection> {
+    return this.#look('inspect')
+  }
+
+  /** @internal What lies under its name, of whatever kind. */
+  identify(): Promise<Inspection> {
+    return this.#look('identify')
+  }
+
+  async #look(how: string): Promise<Inspection> {
+    return printable(await ask<Inspection>(this.#native, how))
   }
 
   /** @internal */

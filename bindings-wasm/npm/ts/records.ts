@@ -1,3 +1,27 @@
+/** What locks of a client promise. */
+export interface Guarantees {
+  readonly store: string
+  readonly layout: string
+  /** Until when a holder is the only one: `deadline`, `store failover` or `clock skew`. */
+  readonly exclusiveUntil: string
+  /** Until when fencing tokens rise: `always`, `with the store's clock`, `while the store keeps its data` or `none`. */
+  readonly token: string
+  /** Whether `fair` can be had. */
+  readonly fair: boolean
+  /** Whether `reentrant` can be had: not in this package. */
+  readonly reentrant: boolean
+  /** Whether other processes see the locks. */
+  readonly shared: boolean
+  /** Whether waiters are told when it is their turn; otherwise they ask again by a timer. */
+  readonly push: boolean
+  /** Whether what is held survives the loss of a connection. */
+  readonly survivesDisconnect: boolean
+  /** Whether a late release or renewal can never touch a later hold of the same owner. */
+  readonly incarnation: boolean
+  /** What else there is to know. */
+  readonly notes: readonly string[]
+}
+
 /** Why a held lock was lost. */
 export type LossReason = 'expired' | 'max_hold' | 'abandoned' | 'not_renewed' | 'gone' | 'broken' | 'closed'
 

@@ -18,7 +18,7 @@ export class Running {
 
   constructor(url: string, transport: Transport) {
     this.#transport = transport
-    this.#core = told(() => new Core(url, (bytes: Uint8Array) => crypto.getRandomValues(bytes)))
+    this.#core = told(() => new Core(url, (bytes: Uint8Array) => crypto.getRandomValues(bytes), pid()))
   }
 
   get address(): string {
@@ -148,6 +148,11 @@ export class Running {
     if (waited) timer?.ref?.()
     else timer?.unref?.()
   }
+}
+
+/** That of this process, where the runtime has such a thing. */
+function pid(): number {
+  return typeof process === 'undefined' ? 0 : (process.pid ?? 0)
 }
 
 /** What could not be made. */

@@ -79,7 +79,8 @@ impl World {
         let promises = lockwright::stores::guarantees();
         let is_shared = |name: &str| promises.iter().any(|(_, promised)| promised.store == name && promised.shared);
         let wanted = |place: &&RunningStore| {
-            let is_named = names.is_empty() || names.contains(&place.store.name);
+            let has_it = face.stores.is_empty() || face.stores.contains(&place.store.name);
+            let is_named = has_it && (names.is_empty() || names.contains(&place.store.name));
             is_named && (!face.process_each || is_shared(&place.store.folder))
         };
         let mut grounds = Vec::new();
@@ -90,7 +91,11 @@ impl World {
             let stand_ins = [(word.to_owned(), "app")].into_iter().chain(port).collect();
             grounds.push(Ground { uri, address: None, stand_ins, kind: Kind::Store(place) });
         }
-        if grounds.is_empty() { Err(Unmade::Wrong(format!("there is no store {names:?}"))) } else { Ok(grounds) }
+        match grounds.is_empty() {
+            false => Ok(grounds),
+            true if !face.stores.is_empty() => Err(Unmade::Cannot(format!("{} has none of these stores", face.name))),
+            true => Err(Unmade::Wrong(format!("there is no store {names:?}"))),
+        }
     }
 
     fn ground(&self, row: &Row) -> Result<Ground<'_>, Unmade> {

@@ -322,6 +322,9 @@ pub enum Term {
 /// The most requests of one batch: what a store does at once without keeping others waiting for more than milliseconds.
 pub const BATCH: usize = 512;
 
+/// A text in pieces, of which many texts have the same: a program has each once.
+pub type Body = &'static [&'static str];
+
 /// A store procedure a layout may call: a Lua script, an SQL statement, a node operation. Identity is the address'
 /// name.
 #[derive(Debug)]
@@ -329,7 +332,7 @@ pub struct Call {
     /// Short name for traces and logs, such as `acquire`.
     pub name: &'static str,
     /// What the store executes; empty where the name says it all.
-    pub body: &'static str,
+    pub body: Body,
     /// Whether requests of this call, for very many locks, are handed to the store together, which makes as few writes
     /// of them as it can.
     pub batch: bool,

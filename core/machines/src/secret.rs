@@ -21,6 +21,19 @@ pub fn text(attempt: AttemptId, name: &str) -> String {
     text
 }
 
+/// The attempt that `text` stands for, if it is a secret of `lock`.
+///
+/// # Errors
+/// `invalid_config` for what is none.
+pub fn of_lock(text: &str, lock: &str) -> Result<AttemptId> {
+    let (attempt, name) = read(text)?;
+    if *name != *lock {
+        let message = format!("the secret is of the lock {name:?}; resume that one");
+        return Err(Error::invalid("resume", message).on_lock(lock));
+    }
+    Ok(attempt)
+}
+
 /// The attempt and the lock's name that `text` stands for.
 ///
 /// # Errors

@@ -24,7 +24,7 @@ struct Played {
     server: Server,
     now: StoreTime,
     calls: BTreeSet<&'static str>,
-    bodies: BTreeSet<&'static str>,
+    bodies: BTreeSet<&'static [&'static str]>,
     /// Whether all keys of each request have to be in one slot.
     in_one_slot: bool,
 }

@@ -273,7 +273,7 @@ fn a_batch_of_renewals_answers_for_each_lock_in_order() {
     }
     server.plain(&["SET", keys[1], "x"]);
     let mut command = redis::cmd("EVAL");
-    command.arg(CALLS.renew.body).arg(keys.len()).arg(&keys);
+    command.arg(CALLS.renew.body.concat()).arg(keys.len()).arg(&keys);
     for _ in keys {
         command.arg(Claimant::of(&me).to_string()).arg(i64::try_from(TTL.as_micros()).expect("short"));
     }

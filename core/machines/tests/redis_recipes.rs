@@ -172,7 +172,7 @@ fn woken_by(server: &mut Server, request: &Request, signal: &str) -> (Reply, i64
         _ => None,
     });
     let keys: Vec<&str> = std::iter::once(&*request.key).chain(beside).collect();
-    pipe.cmd("EVAL").arg(request.call.body).arg(keys.len()).arg(&keys);
+    pipe.cmd("EVAL").arg(request.call.body.concat()).arg(keys.len()).arg(&keys);
     for arg in &request.args {
         match arg {
             Arg::Text(text) => pipe.arg(&**text),

@@ -96,7 +96,7 @@ fn a_batch_of_renewals_answers_for_each_hold_in_order() {
     assert!(matches!(server.ask(&acquire, now), Reply::Int(_)));
     server.plain(&["SET", keys[0], "x"]);
     let mut command = redis::cmd("EVAL");
-    command.arg(CALLS.renew.body).arg(keys.len()).arg(&keys);
+    command.arg(CALLS.renew.body.concat()).arg(keys.len()).arg(&keys);
     for _ in keys {
         command.arg(Claimant::of(&me).to_string()).arg(i64::try_from(TTL.as_micros()).expect("short"));
     }
@@ -165,7 +165,7 @@ fn more_holders_than_a_reply_has_room_for_are_counted() {
         end
         redis.call('HSET', KEYS[1], 'v', 'semaphore1', 'm', 100000, 'u', 2 * ARGV[1], 'e', now, 't', ARGV[1])";
     server.plain(&["EVAL", fill, "1", &key, &all.to_string()]);
-    let reply = server.plain(&["EVAL", native_scripts::CALLS.inspect.body, "1", &key]);
+    let reply = server.plain(&["EVAL", &native_scripts::CALLS.inspect.body.concat(), "1", &key]);
     let seen = native_scripts::layout("")
         .identify("x", "k".into())
         .answered(&reply)

@@ -62,7 +62,7 @@ fn a_batch_of_renewals_answers_for_each_lock_in_order() {
     server.plain(&["HSET", keys[1], "x", "y"]);
     server.plain(&["SET", keys[3], &me, "PX", "500000"]);
     let mut command = redis::cmd("EVAL");
-    command.arg(CALLS.renew.body).arg(keys.len()).arg(&keys);
+    command.arg(CALLS.renew.body.concat()).arg(keys.len()).arg(&keys);
     for _ in keys {
         command.arg(&me).arg(60_000);
     }

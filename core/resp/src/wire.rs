@@ -97,7 +97,9 @@ fn decimal(number: i64, digits: &mut [u8; MOST_DIGITS]) -> &[u8] {
 fn by_digest(call: &Call) -> Vec<u8> {
     let mut words = Vec::new();
     words.word(b"EVALSHA");
-    words.word(sha1_smol::Sha1::from(call.body).digest().to_string().as_bytes());
+    let mut digest = sha1_smol::Sha1::new();
+    call.body.iter().for_each(|part| digest.update(part.as_bytes()));
+    words.word(digest.digest().to_string().as_bytes());
     words
 }
 
@@ -136,7 +138,7 @@ impl Scripts {
             Some(digest) if !whole => out.extend_from_slice(digest),
             _ => {
                 out.word(b"EVAL");
-                out.word(call.body.as_bytes());
+                out.word(call.body.concat().as_bytes());
             }
         }
         out.number(keys as i64);
@@ -497,7 +499,7 @@ mod tests {
             );
             String::from_utf8(out).unwrap()
         };
-        let digest = sha1_smol::Sha1::from(CALLS.acquire.body).digest().to_string();
+        let digest = sha1_smol::Sha1::from(CALLS.acquire.body.concat()).digest().to_string();
         let evalsha = format!("*5\r\n$7\r\nEVALSHA\r\n$40\r\n{digest}\r\n$1\r\n1\r\n$1\r\nk\r\n$2\r\n77\r\n");
         assert_eq!(packed(&CALLS.acquire, false), evalsha);
         assert!(packed(&CALLS.acquire, true).starts_with("*5\r\n$4\r\nEVAL\r\n"));
@@ -520,8 +522,10 @@ mod tests {
                 whole,
             );
             match whole {
-                true => theirs.arg("EVAL").arg(CALLS.renew.body),
-                false => theirs.arg("EVALSHA").arg(sha1_smol::Sha1::from(CALLS.renew.body).digest().to_string()),
+                true => theirs.arg("EVAL").arg(CALLS.renew.body.concat()),
+                false => {
+                    theirs.arg("EVALSHA").arg(sha1_smol::Sha1::from(CALLS.renew.body.concat()).digest().to_string())
+                }
             };
             theirs.arg(&[2]).arg(&["k", "beside"]).arg(&[0, 9, 10, -1, 1_900_000_000_000_000, i64::MAX, i64::MIN]);
             theirs.arg("").arg(77).arg("a \r\n b");

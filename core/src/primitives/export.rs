@@ -130,12 +130,7 @@ impl<F: Face> Guard<F> {
 impl<F: Face> Lock<F> {
     /// The attempt to take over, where `secret` is one of this lock.
     fn attempt_of(&self, secret: &str) -> Result<AttemptId> {
-        let (attempt, name) = secret::read(secret)?;
-        if *name != *self.name() {
-            let message = format!("the secret is of the lock {name:?}; resume that one");
-            return Err(Error::invalid("resume", message).on_lock(self.name()));
-        }
-        Ok(attempt)
+        secret::of_lock(secret, self.name())
     }
 }
 

@@ -27,7 +27,7 @@ use lockwright::{Error, Kind, Result};
 use crate::folder::BLOCK;
 
 const fn call(name: &'static str) -> Call {
-    Call { name, body: "", batch: false }
+    Call { name, body: &[], batch: false }
 }
 
 static ACQUIRE: Call = call("acquire");

@@ -68,7 +68,7 @@ impl BarrierCalls {
     /// The procedures of a store that runs [`crate::barrier_cell`]: their names say it all.
     pub const fn of_cell() -> Self {
         const fn call(name: &'static str) -> Call {
-            Call { name, body: "", batch: false }
+            Call { name, body: &[], batch: false }
         }
         let (arrive, leave, look) = (call("barrier.arrive"), call("barrier.leave"), call("barrier.look"));
         BarrierCalls { arrive, leave, look, past: None }

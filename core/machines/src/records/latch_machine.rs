@@ -84,7 +84,7 @@ impl LatchCalls {
     /// The procedures of a store that runs [`crate::latch_cell`]: their names say it all.
     pub const fn of_cell() -> Self {
         const fn call(name: &'static str) -> Call {
-            Call { name, body: "", batch: false }
+            Call { name, body: &[], batch: false }
         }
         LatchCalls {
             wait: call("latch.wait"),

@@ -92,7 +92,7 @@ impl Calls {
 }
 
 const fn call(name: &'static str, batch: bool) -> Call {
-    Call { name, body: "", batch }
+    Call { name, body: &[], batch }
 }
 
 /// The procedures that only this layout has.

@@ -73,7 +73,7 @@ impl SharedCalls {
     /// The procedures of a store that runs [`crate::shared_cell`]: their names say it all.
     pub const fn of_cell() -> Self {
         const fn call(name: &'static str, batch: bool) -> Call {
-            Call { name, body: "", batch }
+            Call { name, body: &[], batch }
         }
         SharedCalls {
             acquire: call("shared.acquire", false),

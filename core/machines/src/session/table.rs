@@ -48,7 +48,7 @@ impl Random {
     }
 }
 
-static CALL: crate::protocol::Call = crate::protocol::Call { name: "drawn", body: "", batch: false };
+static CALL: crate::protocol::Call = crate::protocol::Call { name: "drawn", body: &[], batch: false };
 
 fn requests() -> Requests {
     Requests::from_iter([Request::new(&CALL, "x".into(), [])])

@@ -8,6 +8,6 @@ pub fn make<'a>(call: &'static Call) -> Inquiry<'a, ()> {
 }
 
 /// The call that makes what `schema` says.
-pub const fn making(schema: &'static str) -> Call {
+pub const fn making(schema: &'static [&'static str]) -> Call {
     Call { name: "make", body: schema, batch: false }
 }

@@ -12,7 +12,7 @@ use super::*;
 struct Majority;
 
 static ASK: lockwright_machines::protocol::Call =
-    lockwright_machines::protocol::Call { name: "ask", body: "", batch: false };
+    lockwright_machines::protocol::Call { name: "ask", body: &[], batch: false };
 
 impl Protocol for Majority {
     fn step(&mut self, input: Input<'_>) -> Step {

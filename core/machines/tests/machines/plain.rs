@@ -15,7 +15,7 @@ use super::*;
 struct Plain;
 
 static ASK: lockwright_machines::protocol::Call =
-    lockwright_machines::protocol::Call { name: "ask", body: "", batch: false };
+    lockwright_machines::protocol::Call { name: "ask", body: &[], batch: false };
 
 impl Protocol for Plain {
     fn step(&mut self, input: Input<'_>) -> Step {

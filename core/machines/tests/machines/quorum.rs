@@ -12,7 +12,7 @@ use lockwright_machines::stores::redis::layouts::native_scripts;
 
 use super::*;
 
-static MARK: Call = Call { name: "mark", body: "", batch: false };
+static MARK: Call = Call { name: "mark", body: &[], batch: false };
 
 const OLD: Says = Says::Granted(100);
 

@@ -28,7 +28,7 @@ const EPOCH: u32 = 100;
 const TASK: TaskId = TaskId(0);
 const HOLD: HoldId = HoldId(0);
 
-static MARK: Procedure = Procedure { name: "mark", body: "", batch: false };
+static MARK: Procedure = Procedure { name: "mark", body: &[], batch: false };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Task {

@@ -277,7 +277,7 @@ fn a_batch_of_renewals_answers_for_each() {
         let mut machine = RedissonSharedMachine::new(Object::RwLock, Share::READ, key.into());
         asked(machine.step(Input::Begin(Intent::Renew { terms: terms(1), ttl: LONGEST_READ })), i64::MAX)
     });
-    command.arg(renewals[0].call.body).arg(2 * keys.len());
+    command.arg(renewals[0].call.body.concat()).arg(2 * keys.len());
     keys.iter().for_each(|key| {
         command.arg(*key).arg(notes_key(key));
     });

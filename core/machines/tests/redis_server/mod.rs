@@ -93,7 +93,7 @@ impl Server {
     pub fn ask(&mut self, request: &Request, now: StoreTime) -> Reply {
         let known = self.scripts.iter().find(|(call, _)| std::ptr::eq(*call, request.call));
         let sha = known.map(|(_, sha)| sha.clone()).unwrap_or_else(|| {
-            let body = format!("{DECLARED}{CLOCK}{}", request.call.body);
+            let body = format!("{DECLARED}{CLOCK}{}", request.call.body.concat());
             let sha: String =
                 redis::cmd("SCRIPT").arg("LOAD").arg(body).query(&mut self.connection).expect("a good script");
             self.scripts.push((request.call, sha.clone()));
@@ -130,7 +130,7 @@ impl Server {
 
     /// How many commands the script of `request` gives, under the server's own clock.
     pub fn commands_of(&mut self, request: &Request) -> i64 {
-        let body = format!("{COUNT}local function whole()\n{}\nend\nwhole()\nreturn given", request.call.body);
+        let body = format!("{COUNT}local function whole()\n{}\nend\nwhole()\nreturn given", request.call.body.concat());
         let mut command = redis::cmd("EVAL");
         command.arg(body).arg(1).arg(&*request.key);
         for arg in &request.args {

@@ -134,6 +134,7 @@ impl Table for Arc<Database> {
 }
 
 impl store::Database for Arc<Database> {
+    const SCHEMA: &'static str = native::SCHEMA;
     const MAKE: &'static Call = &native::MAKE;
 
     fn config(&self) -> &Config {

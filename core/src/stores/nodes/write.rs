@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::protocol::Layout;
 
-    static CALL: crate::protocol::Call = crate::protocol::Call { name: "ask", body: "", batch: false };
+    static CALL: crate::protocol::Call = crate::protocol::Call { name: "ask", body: &[], batch: false };
 
     /// Answers with its number and that of the request, once everybody was asked; or not at all.
     #[derive(Debug)]

@@ -151,7 +151,7 @@ mod tests {
     use crate::options::ConnectOptions;
     use crate::protocol::{Arg, Call};
 
-    static CALL: Call = Call { name: "ask", body: "", batch: false };
+    static CALL: Call = Call { name: "ask", body: &[], batch: false };
 
     fn read(options: &str) -> Result<Option<Delay>> {
         Delay::read(&mut Uri::parse(&format!("redis://h?{options}"), ConnectOptions::default()).unwrap())

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::protocol::Call;
 
-    static CALL: Call = Call { name: "ask", body: "", batch: true };
+    static CALL: Call = Call { name: "ask", body: &[], batch: true };
 
     fn node(port: u16) -> Endpoint {
         Endpoint::Tcp { host: "h".into(), port }

@@ -19,7 +19,9 @@ use crate::time::Time;
 
 /// A database with a [`Table`] in it, and how it is spoken to.
 pub(crate) trait Database: Table + Clone {
-    /// Makes the table; its body is the text of the schema.
+    /// The text of the schema.
+    const SCHEMA: &'static str;
+    /// Makes what it says.
     const MAKE: &'static Call;
 
     fn config(&self) -> &Config;
@@ -126,7 +128,7 @@ impl<D: Database> Store for SqlStore<D> {
     }
 
     fn schema(&self) -> Option<Schema<'_>> {
-        Some(Schema { text: D::MAKE.body, make: sql::make(D::MAKE) })
+        Some(Schema { text: D::SCHEMA, make: sql::make(D::MAKE) })
     }
 
     fn close(&self) {

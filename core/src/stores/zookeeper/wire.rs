@@ -31,7 +31,7 @@ const CONTAINER: i32 = 4;
 
 /// What asks for nothing but proves that a majority of the servers keeps this session alive: a transaction which all
 /// of them write down and which changes nothing.
-pub(super) static HEARTBEAT: Call = Call { name: "heartbeat", body: "", batch: false };
+pub(super) static HEARTBEAT: Call = Call { name: "heartbeat", body: &[], batch: false };
 
 /// What is told of an answer that no ZooKeeper gives.
 pub(super) const NO_ANSWER: &str =

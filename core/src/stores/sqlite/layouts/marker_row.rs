@@ -11,7 +11,7 @@ use crate::protocol::{Arg, Call, Reply, Request};
 pub(crate) const TABLE: &str = "CREATE TABLE IF NOT EXISTS markers (key TEXT NOT NULL PRIMARY KEY, run TEXT NOT NULL, \
                                 longest INTEGER NOT NULL, since INTEGER NOT NULL) STRICT";
 
-static MARK: Call = Call { name: "mark", body: "", batch: false };
+static MARK: Call = Call { name: "mark", body: &[], batch: false };
 
 /// That of the locks whose names get `prefix` put before them.
 pub(crate) fn marker(prefix: &str) -> Marker {

@@ -57,7 +57,7 @@ pub mod shared_layout;
 mod survey;
 
 const fn call(name: &'static str) -> Call {
-    Call { name, body: "", batch: false }
+    Call { name, body: &[], batch: false }
 }
 
 /// Becomes a contender.

@@ -34,7 +34,7 @@ use crate::protocol::{Arg, AttemptId, Call, Reply, Request};
 use crate::replies::nonsense;
 
 const fn call(name: &'static str, batch: bool) -> Call {
-    Call { name, body: "", batch }
+    Call { name, body: &[], batch }
 }
 
 /// Takes the lock, if it is free.

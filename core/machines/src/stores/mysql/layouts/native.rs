@@ -29,7 +29,7 @@ pub const HEARD: &str = include_str!("heard.sql");
 pub const UNHEARD: &str = include_str!("unheard.sql");
 
 /// Makes the tables.
-pub static MAKE: Call = sql::making(SCHEMA);
+pub static MAKE: Call = sql::making(&[SCHEMA]);
 
 /// The layout, for a connection that puts `prefix` before every name.
 pub fn layout(prefix: &str) -> NativeLayout {

@@ -16,7 +16,7 @@ pub const PAGE: &str = include_str!("page.sql");
 pub const REMOVE: &str = include_str!("remove.sql");
 
 /// Makes the table.
-pub static MAKE: Call = sql::making(SCHEMA);
+pub static MAKE: Call = sql::making(&[SCHEMA]);
 
 /// The layout, for a connection that puts `prefix` before every name.
 pub fn layout(prefix: &str) -> NativeLayout {

@@ -29,7 +29,7 @@ use crate::barrier_machine::BarrierCalls;
 use crate::protocol::Call;
 
 macro_rules! script {
-    ($($part:literal)+) => { concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+) };
+    ($($part:literal)+) => { &[$(include_str!(concat!("scripts/", $part, ".lua"))),+] };
 }
 
 /// The scripts.

@@ -9,7 +9,7 @@ use crate::finding::{Finding, Severity};
 use crate::protocol::{Call, Inquiry, Reply, Request};
 use crate::replies::{listed, nonsense};
 
-static EXAMINE: Call = Call { name: "examine", body: include_str!("scripts/examine.lua"), batch: false };
+static EXAMINE: Call = Call { name: "examine", body: &[include_str!("scripts/examine.lua")], batch: false };
 
 /// The oldest server whose scripts and replies are tried.
 const OLDEST: (u32, u32) = (6, 2);

@@ -54,7 +54,7 @@ use crate::token::Tokens;
 
 /// One script of the pieces named.
 macro_rules! script {
-    ($($part:literal)+) => { concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+) };
+    ($($part:literal)+) => { &[$(include_str!(concat!("scripts/", $part, ".lua"))),+] };
 }
 
 /// The scripts of a layout whose own pieces lie in the folders named.

@@ -27,7 +27,7 @@ use crate::latch_machine::LatchCalls;
 use crate::protocol::Call;
 
 macro_rules! script {
-    ($($part:literal)+) => { concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+) };
+    ($($part:literal)+) => { &[$(include_str!(concat!("scripts/", $part, ".lua"))),+] };
 }
 
 /// What stands behind the key of a latch or a barrier in that of what is remembered of attempts there. The braces of a

@@ -7,7 +7,7 @@ use crate::quorum::Marker;
 /// The look at it.
 pub static MARK: Call = Call {
     name: "mark",
-    body: concat!(include_str!("scripts/time.lua"), include_str!("scripts/quorum/mark.lua")),
+    body: &[include_str!("scripts/time.lua"), include_str!("scripts/quorum/mark.lua")],
     batch: false,
 };
 

@@ -32,8 +32,14 @@ use crate::native_machine::{Calls, NativeLayout, OwnCalls};
 use crate::protocol::{AttemptId, Call, InboxId, StoreEvent};
 use crate::time::StoreTime;
 
+macro_rules! part {
+    ($part:literal) => {
+        include_str!(concat!("scripts/", $part, ".lua"))
+    };
+}
+
 macro_rules! script {
-    ($($part:literal)+) => { concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+) };
+    ($($part:literal)+) => { &[$(part!($part)),+] };
 }
 
 /// The scripts.
@@ -52,18 +58,33 @@ pub static CALLS: Calls = Calls {
     undo: Call { name: "undo", body: script!("read" "check" "time" "record" "line" "queue" "undo"), batch: false },
     inspect: Call {
         name: "inspect",
-        body: concat!(
+        body: &[
             "local function lock(KEYS, ARGV)\n",
-            script!("read" "check" "time" "record" "line" "queue" "inspect"),
+            part!("read"),
+            part!("check"),
+            part!("time"),
+            part!("record"),
+            part!("line"),
+            part!("queue"),
+            part!("inspect"),
             "end\nlocal function shared(KEYS)\n",
-            script!("time" "shared/record" "line" "shared/inspect"),
+            part!("time"),
+            part!("shared/record"),
+            part!("line"),
+            part!("shared/inspect"),
             "end\nlocal function latch(KEYS)\n",
-            script!("latch/kind" "latch/record" "latch/inspect"),
+            part!("latch/kind"),
+            part!("latch/record"),
+            part!("latch/inspect"),
             "end\nlocal function barrier(KEYS)\n",
-            script!("barrier/kind" "time" "latch/record" "barrier/places" "barrier/inspect"),
+            part!("barrier/kind"),
+            part!("time"),
+            part!("latch/record"),
+            part!("barrier/places"),
+            part!("barrier/inspect"),
             "end\n",
-            script!("inspect_any")
-        ),
+            part!("inspect_any"),
+        ],
         batch: false,
     },
     break_hold: Call {
@@ -80,14 +101,30 @@ pub static OWN: OwnCalls = OwnCalls {
     raise: Some(Call { name: "raise", body: script!("quorum/raise"), batch: false }),
     together: Some(Call {
         name: "together",
-        body: concat!(
+        body: &[
             "local function acquire(KEYS, ARGV)\n",
-            script!("read" "time" "acquire" "check" "hand_on" "acquire_held" "record" "line" "queue" "acquire_queued"),
+            part!("read"),
+            part!("time"),
+            part!("acquire"),
+            part!("check"),
+            part!("hand_on"),
+            part!("acquire_held"),
+            part!("record"),
+            part!("line"),
+            part!("queue"),
+            part!("acquire_queued"),
             "end\nlocal function undo(KEYS, ARGV)\n",
-            script!("read" "check" "time" "record" "line" "queue" "undo"),
+            part!("read"),
+            part!("check"),
+            part!("time"),
+            part!("record"),
+            part!("line"),
+            part!("queue"),
+            part!("undo"),
             "end\n",
-            script!("time" "together")
-        ),
+            part!("time"),
+            part!("together"),
+        ],
         batch: false,
     }),
 };

@@ -65,8 +65,8 @@ use crate::guarantee::{ExclusiveUntil, Guarantees};
 use crate::lease::Inspection;
 use crate::options::AcquireOptions;
 use crate::protocol::{
-    Arg, AttemptId, Call, Change, Input, Inquiry, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step,
-    Terms, Traits, Verdict,
+    Arg, AttemptId, Body, Call, Change, Input, Inquiry, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests,
+    Step, Terms, Traits, Verdict,
 };
 use crate::replies::{answered, done, operation, refusal};
 use crate::share::{Primitive, Share};
@@ -86,7 +86,7 @@ macro_rules! permits {
     };
 }
 
-const fn call(name: &'static str, body: &'static str) -> Call {
+const fn call(name: &'static str, body: Body) -> Call {
     Call { name, body, batch: false }
 }
 
@@ -140,7 +140,7 @@ pub(super) fn by_digest() -> impl Iterator<Item = &'static Call> {
 }
 
 /// What is never asked.
-const NONE: Call = call("none", "");
+const NONE: Call = call("none", &[]);
 
 /// As long as the ttl of a reader may be: as long as Redisson's `lockWatchdogTimeout`, unless it is set.
 pub const LONGEST_READ: Duration = Duration::from_secs(30);

@@ -46,7 +46,7 @@ mod seen;
 mod sweep;
 
 const fn call(name: &'static str) -> Call {
-    Call { name, body: "", batch: false }
+    Call { name, body: &[], batch: false }
 }
 
 /// Creates an ephemeral sequential node.
