@@ -61,8 +61,10 @@ mod sql;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod tls;
 
+#[cfg(all(not(feature = "unstable-store"), any(feature = "mysql", feature = "postgres")))]
+pub(crate) use adapter::Schema;
 #[cfg(not(feature = "unstable-store"))]
-pub(crate) use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Schema, Sink, Store, Subscription, Topic, Work};
+pub(crate) use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work};
 #[cfg(feature = "unstable-store")]
 pub use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Schema, Sink, Store, Subscription, Topic, Work, now};
 pub(crate) use adapter::{Closing, not_sent};
