@@ -23,6 +23,13 @@ fn waiting(client: &Client, name: &'static str, line: u64) -> mpsc::Receiver<Gua
     hear
 }
 
+/// One before each member, and the hosts of an address through them.
+fn gates(ensemble: &Ensemble) -> (Vec<Gate>, String) {
+    let gates: Vec<_> = ensemble.servers.iter().map(Gate::before).collect();
+    let hosts = gates.iter().map(|gate| &*gate.address).collect::<Vec<_>>().join(",");
+    (gates, hosts)
+}
+
 #[test]
 fn what_is_held_and_waited_for_survives_the_leader_and_then_a_follower() {
     let ensemble = Ensemble::start();
@@ -173,11 +180,13 @@ fn span() -> Duration {
 }
 
 #[test]
-fn no_two_hold_while_members_are_killed_and_stopped_and_nothing_is_left() {
+fn no_two_hold_while_members_are_killed_stopped_and_cut_off_and_nothing_is_left() {
     const CLIENTS: usize = 4;
     const TASKS: usize = 4;
     let ensemble = Ensemble::start();
-    let clients = [(); CLIENTS].map(|()| ensemble.client("ttl=4s&store_timeout=20s"));
+    let (gates, hosts) = gates(&ensemble);
+    let uri = format!("zookeeper://{hosts}/locks?tick=100ms&ttl=4s&store_timeout=20s");
+    let clients = [(); CLIENTS].map(|()| open(&uri).unwrap());
     let (count, until_then) = (Arc::new(Count::default()), Instant::now() + span());
     thread::scope(|scope| {
         for (number, client) in clients.iter().enumerate() {
@@ -188,11 +197,17 @@ fn no_two_hold_while_members_are_killed_and_stopped_and_nothing_is_left() {
         }
         let mut round = 0;
         while Instant::now() + Duration::from_secs(5) < until_then {
-            let victim = if round % 3 == 1 { ensemble.follower() } else { ensemble.leader() };
-            match round % 2 {
+            let victim = if (round / 3) % 2 == 1 { ensemble.follower() } else { ensemble.leader() };
+            match round % 3 {
                 0 => {
                     ensemble.servers[victim].kill();
                     ensemble.servers[victim].run("start");
+                }
+                1 => {
+                    // All clients are cut off from it, and it from none of the others.
+                    gates[victim].shut();
+                    thread::sleep(Duration::from_secs(3));
+                    gates[victim].open();
                 }
                 _ => {
                     ensemble.servers[victim].signal(Signal::STOP);
@@ -235,8 +250,7 @@ fn no_two_hold_while_members_are_killed_and_stopped_and_nothing_is_left() {
 #[test]
 fn whoever_is_cut_off_from_one_member_after_the_other_goes_on_at_the_next() {
     let ensemble = Ensemble::start();
-    let gates: Vec<_> = ensemble.servers.iter().map(Gate::before).collect();
-    let hosts = gates.iter().map(|gate| &*gate.address).collect::<Vec<_>>().join(",");
+    let (gates, hosts) = gates(&ensemble);
     let [holder, waiter] =
         [0, 1].map(|_| open(&format!("zookeeper://{hosts}/locks?tick=100ms&ttl=6s&store_timeout=60s")).unwrap());
     let guard = holder.lock("x").acquire().unwrap();
