@@ -6,6 +6,11 @@
 //! who is told that it has the lock had it when the server answered. At the end nothing is left of whoever gave it
 //! back. What time means is the session's business, and is explored with the other layouts that poll.
 
+#![allow(unreachable_pub, reason = "the module is shared with other tests")]
+
+#[path = "explore/processor.rs"]
+mod processor;
+
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -16,6 +21,8 @@ use lockwright_machines::protocol::{
 };
 use lockwright_machines::stores::memcached::layouts::Value;
 use lockwright_machines::stores::memcached::layouts::add::AddLock;
+
+use crate::processor::processor_seconds;
 
 const TTL: u64 = 2;
 
@@ -327,10 +334,18 @@ impl World {
     }
 }
 
-/// Visits every state that follows from `first`; how many there are.
-fn explore(first: World, kinds: &[Fault]) -> Result<usize, String> {
+/// How many states there are, and steps from one to another.
+#[derive(Debug)]
+struct Explored {
+    states: usize,
+    transitions: u64,
+}
+
+/// Visits every state that follows from `first`.
+fn explore(first: World, kinds: &[Fault]) -> Result<Explored, String> {
     let mut known = HashSet::new();
     let mut open = vec![first];
+    let mut transitions = 0;
     while let Some(world) = open.pop() {
         if !known.insert(world.fingerprint()) {
             continue;
@@ -341,6 +356,7 @@ fn explore(first: World, kinds: &[Fault]) -> Result<usize, String> {
         let mut next = |step: &dyn Fn(&mut World) -> Result<bool, String>| {
             let mut after = world.clone();
             if step(&mut after)? {
+                transitions += 1;
                 open.push(after);
             }
             Ok::<_, String>(())
@@ -355,14 +371,29 @@ fn explore(first: World, kinds: &[Fault]) -> Result<usize, String> {
             }
         }
     }
-    Ok(known.len())
+    Ok(Explored { states: known.len(), transitions })
 }
 
 fn check(name: &str, scripts: &[Script], faults: u8, kinds: &[Fault]) {
-    match World::new(scripts, faults).and_then(|first| explore(first, kinds)) {
-        Ok(states) => println!("memcached: {name}: explored {states} states (the whole space)"),
+    let started = processor_seconds();
+    let Explored { states, transitions } = match World::new(scripts, faults).and_then(|first| explore(first, kinds)) {
+        Ok(explored) => explored,
         Err(wrong) => panic!("{name}: {wrong}"),
-    }
+    };
+    let seconds = processor_seconds() - started;
+    // What is known of a state is a number.
+    let megabytes = states * size_of::<u64>() / 1_000_000;
+    let in_words =
+        |script: &Script| script.iter().map(|op| format!("{op:?}")).collect::<Vec<_>>().join(" ").to_lowercase();
+    let clients = scripts.iter().map(in_words).collect::<Vec<_>>().join(" + ");
+    let told = match faults {
+        0 => "no fault".to_owned(),
+        most => format!("at most {most} of {kinds:?}"),
+    };
+    println!(
+        "memcached: {name} [clients {clients}; {told}]: explored {states} states, {transitions} transitions, \
+         {seconds:.1} s, {megabytes} MB (the whole space)"
+    );
 }
 
 #[test]
