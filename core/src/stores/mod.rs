@@ -63,10 +63,10 @@ mod tls;
 
 #[cfg(all(not(feature = "unstable-store"), any(feature = "mysql", feature = "postgres")))]
 pub(crate) use adapter::Schema;
-#[cfg(not(feature = "unstable-store"))]
-pub(crate) use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work};
 #[cfg(feature = "unstable-store")]
 pub use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Schema, Sink, Store, Subscription, Topic, Work, now};
+#[cfg(not(feature = "unstable-store"))]
+pub(crate) use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work};
 pub(crate) use adapter::{Closing, not_sent};
 pub(crate) use lockwright_machines::layout_choice::{LayoutChoice, layout_of};
 #[cfg(feature = "unstable-store")]
