@@ -48,6 +48,13 @@ impl ByRank {
         if rank == Rank::LOWEST { &mut self.lowest } else { self.higher.entry(rank).or_default() }
     }
 
+    /// Takes the first of this rank.
+    fn take(&mut self, rank: Rank) -> Option<Place> {
+        let first = self.of(rank).pop();
+        self.higher.retain(|_, line| !line.is_empty());
+        first
+    }
+
     fn each(&mut self, mut does: impl FnMut(&mut InOrder<Place>)) {
         does(&mut self.lowest);
         self.higher.values_mut().for_each(does);
@@ -75,15 +82,13 @@ impl LockStorage for ByRank {
     }
 
     fn list(&mut self, most: usize) -> Result<Vec<Place>, Infallible> {
-        let mut all: Vec<&Place> = self.iter().collect();
-        all.sort_by_key(|place| place.rank.turn(place.since));
-        Ok(all.into_iter().take(most).cloned().collect())
+        let mut left = self.clone();
+        let next = || left.next().and_then(|rank| left.take(rank));
+        Ok(std::iter::from_fn(next).take(most).collect())
     }
 
     fn pop(&mut self) -> Result<Option<Waiter>, Infallible> {
-        let Some(rank) = self.next() else { return Ok(None) };
-        let first = self.of(rank).pop();
-        self.higher.retain(|_, line| !line.is_empty());
+        let first = self.next().and_then(|rank| self.take(rank));
         Ok(first.map(|first| first.waiter))
     }
 

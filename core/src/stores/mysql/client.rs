@@ -27,7 +27,7 @@ const LINES: usize = 4;
 /// A store of that database. Sends nothing.
 pub(super) fn store(config: Config) -> Arc<dyn Store> {
     let (layout, clock) = (native::layout(&config.prefix), Arc::new(StoreClock::default()));
-    let (lines, idle) = (Arc::new(Semaphore::new(LINES)), Mutex::default());
+    let (lines, idle) = (Arc::new(Semaphore::new(LINES)), Mutex::new(Some(Vec::new())));
     let database = Arc::new(Database { config, lines, idle, clock: clock.clone() });
     Arc::new(SqlStore::new(database, clock, layout))
 }
@@ -37,8 +37,8 @@ pub(super) struct Database {
     config: Config,
     /// As many as may still be used.
     lines: Arc<Semaphore>,
-    /// Those that nobody uses.
-    idle: Mutex<Vec<Line>>,
+    /// Those that nobody uses. None is kept once the client is closed, whose last statements may end after that.
+    idle: Mutex<Option<Vec<Line>>>,
     clock: Arc<StoreClock>,
 }
 
@@ -60,7 +60,7 @@ impl Database {
                 // What is left open by what was refused ends with its connection.
                 Ok(Ok(answers)) if answers.refused.is_some() => Ok(answers),
                 Ok(Ok(answers)) => {
-                    locked(&database.idle).push(line);
+                    database.keep(line);
                     Ok(answers)
                 }
                 Ok(Err(Broken::Garbled(error))) if error.kind() == Kind::Unsupported => Err(Failure::NotDone(error)),
@@ -74,10 +74,16 @@ impl Database {
         })
     }
 
+    fn keep(&self, line: Line) {
+        if let Some(idle) = &mut *locked(&self.idle) {
+            idle.push(line);
+        }
+    }
+
     /// A connection that nobody uses, or a new one.
     async fn line(&self) -> crate::Result<Line> {
         loop {
-            let idle = locked(&self.idle).pop();
+            let idle = locked(&self.idle).as_mut().and_then(Vec::pop);
             match idle {
                 Some(mut line) => {
                     if line.is_idle().await {
@@ -154,7 +160,7 @@ impl store::Database for Arc<Database> {
     }
 
     fn close(&self) {
-        locked(&self.idle).clear();
+        drop(locked(&self.idle).take());
     }
 }
 

@@ -183,7 +183,7 @@ impl Permits {
             "permits.inspect" => {
                 let Some(available) = self.available else { return Reply::Nil };
                 let all = if self.counted { 0 } else { (available + self.held()).max(0) };
-                let head = [Reply::Text("semaphore".into()), Reply::Int(all), Reply::Int(0)];
+                let head = [Reply::Text("semaphore".into()), Reply::Int(all), Reply::Int(0), Reply::List(Vec::new())];
                 let live = self.leases.iter().filter(|(_, (_, ends))| *ends > now / 1000);
                 let seen = live.map(|(owner, (units, ends))| {
                     self.notes.seen(owner, (ends - now / 1000).min(DAY) * 1000, *units, now)
@@ -361,7 +361,8 @@ impl ReadWrite {
             }
             "rwlock.inspect" if self.is_free() => Reply::Nil,
             "rwlock.inspect" => {
-                let head = [Reply::Text("rwlock".into()), Reply::Int(ALL.into()), Reply::Int(0)];
+                let head =
+                    [Reply::Text("rwlock".into()), Reply::Int(ALL.into()), Reply::Int(0), Reply::List(Vec::new())];
                 let seen = self.fields.keys().filter_map(|field| match field.strip_suffix(":write") {
                     Some(owner) => Some(self.notes.seen(owner, self.ends - now, ALL.into(), now)),
                     None => Some(self.notes.seen(field, self.reads(field)? - now, 1, now)),

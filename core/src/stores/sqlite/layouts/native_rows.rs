@@ -311,8 +311,9 @@ impl LockStorage for Queue<'_> {
 
     fn list(&mut self, most: usize) -> rusqlite::Result<Vec<Place>> {
         let mut statement = self.db.prepare_cached(
-            "SELECT attempt, inbox, claim, card, rank, since FROM waiters WHERE key = ?1 \
-             ORDER BY (since - rank * 10000000), rank DESC, seq LIMIT ?2",
+            // Nobody passes who came before it with the same rank, whatever the clock said then.
+            "SELECT attempt, inbox, claim, card, rank, since FROM waiters WHERE key = ?1 ORDER BY \
+             max(since - rank * 10000000) OVER (PARTITION BY rank ORDER BY seq), rank DESC, seq LIMIT ?2",
         )?;
         let rows = statement.query_map((self.key, most as i64), |row| {
             let rank = Rank::new(row.get(4)?).ok_or_else(|| unreadable(4, "a rank"))?;

@@ -423,7 +423,7 @@ mod tests {
         let gone = |process: &str| process == "them";
         let later = Env { gone: &gone, ..env(3, "boot") };
         let Reply::List(seen) = run(&db, &later, "k", &Procedure::Inspect).unwrap().0 else { panic!("a list") };
-        assert_eq!(seen.len(), 5);
+        assert_eq!(seen.len(), 6);
         assert!(granted(&db, &later, 3, pool).is_some());
         assert_eq!(granted(&db, &later, 4, pool), None, "the other one lives");
         // By hand-off, the permit belongs to the process of the waiter and not to that of whoever let go.

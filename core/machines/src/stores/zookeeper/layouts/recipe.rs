@@ -382,10 +382,11 @@ mod tests {
         let kazoo = format!("{}__rlock__0000000007", Recipe::KazooRead.prefix(attempt));
         assert_eq!(kazoo, "7d1b0f7e4b9f4d5c8a430d7d4a0f1c11__rlock__0000000007");
         assert_eq!(attempt_of(&kazoo), Some(attempt));
+        // A permit of kazoo's.
+        assert_eq!(attempt_of("7d1b0f7e4b9f4d5c8a430d7d4a0f1c11"), Some(attempt));
         for other in [
             "lock-0000000007",
             "_c_7d1b0f7e4b9f4d5c8a430d7d4a0f1c11-lock-0000000007",
-            "7d1b0f7e4b9f4d5c8a430d7d4a0f1c11",
             "7d1b0f7e4b9f4d5c8a430d7d4a0f1c11-lock-0000000007",
             "_c_",
             &made.to_uppercase(),
