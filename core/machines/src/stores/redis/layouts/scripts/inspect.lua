@@ -8,7 +8,8 @@ while line and #queue < 100 do
   end
   -- Only a seat that is taken can be the next.
   while line.waiting > 0 and behind < line.tail and not look_at(line, behind) do behind = select(2, look_at(line, behind)) end
-  line.head, line = behind, next_line()
+  line.head = behind
+  line = next_line()
 end
 local first = tonumber(r:sub(2, 17))
 if owner == '' then return {'lock', '', 0, 0, first, first, '', waiting, queue} end
