@@ -34,7 +34,7 @@ use std::hash::{Hash, Hasher};
 use std::mem;
 use std::sync::Arc;
 
-use super::keeping::Keeping;
+use super::keeping::{Keeping, granted, not_failed, own_of, until_a_change};
 use super::line::{Line, Own, foreign, held};
 use super::recipe::{Recipe, beside};
 use super::{CHILDREN, Change, EPHEMERAL, EXISTS, GET, PERSISTENT, WATCH_CHILDREN};
@@ -42,10 +42,8 @@ use super::{after_sync, child, created, delete, deleted, first, found, garbled, 
 use super::{together, unmade};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{
-    Arg, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term, Terms, Traits,
-    Verdict, Wait,
+    Arg, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Terms, Traits, Verdict,
 };
-use crate::token::Tokens;
 
 /// Looks in a row after which a semaphore that changes all the time is left alone; also ends a hostile dialogue.
 const MAX_ROUNDS: u8 = 32;
@@ -110,25 +108,15 @@ impl KazooPermits {
     }
 
     fn begin(&mut self, intent: Intent) -> Result<Step> {
-        match intent {
-            Intent::Acquire { prev: Some(_), .. } => {
-                Err(Error::new(Kind::Internal, "acquire", "a semaphore cannot yield, yet it was asked to"))
-            }
-            Intent::Acquire { terms, wait, prev: None } => self.acquire(terms, wait),
-            Intent::Renew { terms, ttl } => {
-                let own = self.seeker.as_ref().filter(|seeker| seeker.terms.attempt == terms.attempt);
-                self.keeping.renew(&terms, ttl, own.and_then(|seeker| seeker.own.first()))
-            }
-            Intent::Release { terms, .. } => {
-                let seeker = self.seeker.as_ref().filter(|seeker| seeker.terms.attempt == terms.attempt);
-                let doubt = seeker.is_some_and(|seeker| seeker.doubt);
-                Ok(self.keeping.release(terms.attempt, seeker.and_then(|seeker| seeker.own.first()), doubt))
-            }
-            Intent::Undo { terms, prev } => {
-                self.seeker.take_if(|seeker| seeker.terms.attempt == terms.attempt);
-                Ok(self.keeping.undo(terms, prev))
-            }
+        if let Intent::Acquire { terms, wait, prev: None } = intent {
+            return self.acquire(terms, wait);
         }
+        let seeker = self.seeker.as_ref().filter(|seeker| seeker.terms.attempt == intent.terms().attempt);
+        let (own, doubt) = seeker.map_or((None, false), |seeker| (seeker.own.first().cloned(), seeker.doubt));
+        if let Intent::Undo { .. } = intent {
+            self.seeker.take_if(|seeker| seeker.terms.attempt == intent.terms().attempt);
+        }
+        self.keeping.begin(intent, own.as_ref(), doubt)
     }
 
     fn acquire(&mut self, terms: Terms, wait: bool) -> Result<Step> {
@@ -176,8 +164,7 @@ impl KazooPermits {
     fn in_line(&mut self, step: Step) -> Result<Step> {
         match step {
             Step::Done(Verdict::Granted(_)) => self.look(),
-            Step::Done(Verdict::Failed(error)) => Err(error),
-            other => Ok(other),
+            other => not_failed(other),
         }
     }
 
@@ -230,10 +217,7 @@ impl KazooPermits {
         let Some(seeker) = &mut self.seeker else { return Ok(Step::Ignore) };
         seeker.at = At::Freeing(then);
         let terms = seeker.terms.clone();
-        match self.line.step(Input::Begin(Intent::Release { terms, used: 0 })) {
-            Step::Done(Verdict::Failed(error)) => Err(error),
-            other => Ok(other),
-        }
+        not_failed(self.line.step(Input::Begin(Intent::Release { terms, used: 0 })))
     }
 
     fn freed(&mut self, then: Then) -> Result<Step> {
@@ -269,8 +253,7 @@ impl KazooPermits {
                 seeker.at = At::Freeing(then);
                 match self.line.step(Input::Reply(Op::Release, replies)) {
                     Step::Done(Verdict::Released(_)) => self.freed(then),
-                    Step::Done(Verdict::Failed(error)) => Err(error),
-                    other => Ok(other),
+                    other => not_failed(other),
                 }
             }
             _ if replies.len() != seeker.asked => Err(garbled(OP)),
@@ -318,8 +301,7 @@ impl KazooPermits {
             false if told => self.look(),
             false => {
                 seeker.at = At::Waiting;
-                // A change is told; the timer only guards against a lost event.
-                Ok(Step::Wait(Wait { at: None, remaining: seeker.terms.ttl, position: 0, prev: None }))
+                Ok(until_a_change(&seeker.terms))
             }
         }
     }
@@ -336,9 +318,7 @@ impl KazooPermits {
                 continue;
             }
             if let Some((path, stat)) = created(OP, reply).inspect_err(|error| seeker.doubt |= error.retryable())? {
-                let name = path.strip_prefix(&*self.dir).and_then(|path| path.strip_prefix('/'));
-                let name = name.filter(|name| name.starts_with(&*prefix)).ok_or_else(|| garbled(OP))?;
-                own.extend(stat.ours().then(|| Own { name: name.into(), stat }));
+                own.extend(own_of(&self.dir, &prefix, path, stat)?);
             }
         }
         let (session, names) = names(OP, list)?.unwrap_or_default();
@@ -359,9 +339,7 @@ impl KazooPermits {
     fn granted(&mut self) -> Result<Step> {
         let Some(seeker) = &mut self.seeker else { return Ok(Step::Ignore) };
         seeker.at = At::Rest;
-        let tokens = seeker.own.iter().map(|own| own.stat.czxid).min().and_then(Tokens::one);
-        let tokens = Some(tokens.ok_or_else(|| garbled(Op::Acquire))?);
-        Ok(Step::Done(Verdict::Granted(Grant { tokens, term: Term::FromRequest, prev: None })))
+        granted(&seeker.own)
     }
 
     fn told(&mut self, path: &str) -> Result<Step> {

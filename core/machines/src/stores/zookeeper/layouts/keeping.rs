@@ -16,10 +16,13 @@ use smallvec::SmallVec;
 use super::line::{Line, Own};
 use super::recipe::Recipe;
 use super::sweep::Sweep;
-use super::{EXISTS, after_sync, child, first, on, stat, synced};
+use super::{EXISTS, Stat, after_sync, child, first, garbled, on, stat, synced};
 use crate::error::{Error, Kind, Result};
 use crate::lease::ReleaseOutcome;
-use crate::protocol::{AttemptId, Input, Intent, Op, Previous, Protocol, Reply, Step, Terms, Verdict};
+use crate::protocol::{
+    AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Reply, Step, Term, Terms, Verdict, Wait,
+};
+use crate::token::Tokens;
 
 /// See the [module](self).
 #[derive(Clone, Debug, Hash)]
@@ -47,8 +50,20 @@ impl Keeping {
         Keeping { dir, recipe, several, renewing: false, released: None, release: None, undo: None }
     }
 
+    /// Begins what an attempt that has `own` wants of what it has; `doubt` is that it may have more than is known.
+    pub(super) fn begin(&mut self, intent: Intent, own: Option<&Own>, doubt: bool) -> Result<Step> {
+        match intent {
+            Intent::Acquire { .. } => {
+                Err(Error::new(Kind::Internal, "acquire", "a semaphore cannot yield, yet it was asked to"))
+            }
+            Intent::Renew { terms, ttl } => self.renew(&terms, ttl, own),
+            Intent::Release { terms, .. } => Ok(self.release(terms.attempt, own, doubt)),
+            Intent::Undo { terms, prev } => Ok(self.undo(terms, prev)),
+        }
+    }
+
     /// Looks whether `own` is there yet, of somebody who wants it to last for `ttl`.
-    pub(super) fn renew(&mut self, terms: &Terms, ttl: Duration, own: Option<&Own>) -> Result<Step> {
+    fn renew(&mut self, terms: &Terms, ttl: Duration, own: Option<&Own>) -> Result<Step> {
         if ttl > terms.ttl {
             let message = "a permit on ZooKeeper lasts as long as its session; build it with a longer ttl instead";
             return Err(Error::unsupported("renew", message));
@@ -58,8 +73,8 @@ impl Keeping {
         Ok(Step::Ask(synced(&self.dir, [on(&EXISTS, &child(&self.dir, &own.name))])))
     }
 
-    /// Gives back what the attempt has; `doubt` is that it may have more than is known.
-    pub(super) fn release(&mut self, attempt: AttemptId, own: Option<&Own>, doubt: bool) -> Step {
+    /// Gives back what the attempt has.
+    fn release(&mut self, attempt: AttemptId, own: Option<&Own>, doubt: bool) -> Step {
         let again = self.released.replace(attempt) == Some(attempt);
         // Of several each is as good as the others: that any was there says that it was held.
         let own = own.filter(|_| !self.several).map(|own| own.name.clone());
@@ -68,7 +83,7 @@ impl Keeping {
         self.release.insert(sweep).begin(!self.several && !doubt)
     }
 
-    pub(super) fn undo(&mut self, terms: Terms, prev: Option<Previous>) -> Step {
+    fn undo(&mut self, terms: Terms, prev: Option<Previous>) -> Step {
         let attempts = [Some(terms.attempt), prev.as_ref().map(|prev| prev.terms.attempt)];
         let prefixes: SmallVec<_> = attempts.into_iter().flatten().map(|attempt| self.recipe.prefix(attempt)).collect();
         let mut sweep = Sweep::new(Op::Undo, self.dir.clone(), prefixes, None, false);
@@ -122,4 +137,31 @@ impl Keeping {
             }
         }
     }
+}
+
+/// All that was wanted is `own`.
+pub(super) fn granted(own: &[Own]) -> Result<Step> {
+    let tokens = own.iter().map(|own| own.stat.czxid).min().and_then(Tokens::one);
+    let tokens = Some(tokens.ok_or_else(|| garbled(Op::Acquire))?);
+    Ok(Step::Done(Verdict::Granted(Grant { tokens, term: Term::FromRequest, prev: None })))
+}
+
+/// The node at `path` in `dir`, if this session made it; an attempt's nodes begin with `prefix`.
+pub(super) fn own_of(dir: &str, prefix: &str, path: &str, stat: Stat) -> Result<Option<Own>> {
+    let name = path.strip_prefix(dir).and_then(|path| path.strip_prefix('/'));
+    let name = name.filter(|name| name.starts_with(prefix)).ok_or_else(|| garbled(Op::Acquire))?;
+    Ok(stat.ours().then(|| Own { name: name.into(), stat }))
+}
+
+/// What a line says, but for what it failed with.
+pub(super) fn not_failed(step: Step) -> Result<Step> {
+    match step {
+        Step::Done(Verdict::Failed(error)) => Err(error),
+        other => Ok(other),
+    }
+}
+
+/// A change is told; the timer only guards against a lost event.
+pub(super) fn until_a_change(terms: &Terms) -> Step {
+    Step::Wait(Wait { at: None, remaining: terms.ttl, position: 0, prev: None })
 }

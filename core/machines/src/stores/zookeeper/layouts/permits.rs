@@ -31,17 +31,15 @@ use std::hash::{Hash, Hasher};
 use std::mem;
 use std::sync::Arc;
 
-use super::keeping::Keeping;
+use super::keeping::{Keeping, granted, not_failed, own_of, until_a_change};
 use super::line::{LAST_SEQUENCE, Line, Own, foreign, held, wrapping};
 use super::recipe::{LEASE, Recipe, SEMAPHORE, numbered, protection};
 use super::{CHILDREN, CONTAINER, CREATE, WATCH_CHILDREN};
 use super::{after_sync, child, created, delete, deleted, garbled, names, on, synced, unmade};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{
-    Arg, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term, Terms, Traits,
-    Verdict, Wait,
+    Arg, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Terms, Traits, Verdict,
 };
-use crate::token::Tokens;
 
 /// Looks in a row after which a semaphore that changes all the time is left alone; also ends a hostile dialogue.
 const MAX_ROUNDS: u8 = 32;
@@ -103,25 +101,15 @@ impl Permits {
     }
 
     fn begin(&mut self, intent: Intent) -> Result<Step> {
-        match intent {
-            Intent::Acquire { prev: Some(_), .. } => {
-                Err(Error::new(Kind::Internal, "acquire", "a semaphore cannot yield, yet it was asked to"))
-            }
-            Intent::Acquire { terms, wait, prev: None } => self.acquire(terms, wait),
-            Intent::Renew { terms, ttl } => {
-                let own = self.seeker.as_ref().filter(|seeker| seeker.terms.attempt == terms.attempt);
-                self.keeping.renew(&terms, ttl, own.and_then(|seeker| seeker.own.first()))
-            }
-            Intent::Release { terms, .. } => {
-                let seeker = self.seeker.as_ref().filter(|seeker| seeker.terms.attempt == terms.attempt);
-                let doubt = seeker.is_some_and(|seeker| seeker.doubt);
-                Ok(self.keeping.release(terms.attempt, seeker.and_then(|seeker| seeker.own.first()), doubt))
-            }
-            Intent::Undo { terms, prev } => {
-                self.seeker.take_if(|seeker| seeker.terms.attempt == terms.attempt);
-                Ok(self.keeping.undo(terms, prev))
-            }
+        if let Intent::Acquire { terms, wait, prev: None } = intent {
+            return self.acquire(terms, wait);
         }
+        let seeker = self.seeker.as_ref().filter(|seeker| seeker.terms.attempt == intent.terms().attempt);
+        let (own, doubt) = seeker.map_or((None, false), |seeker| (seeker.own.first().cloned(), seeker.doubt));
+        if let Intent::Undo { .. } = intent {
+            self.seeker.take_if(|seeker| seeker.terms.attempt == intent.terms().attempt);
+        }
+        self.keeping.begin(intent, own.as_ref(), doubt)
     }
 
     fn acquire(&mut self, terms: Terms, wait: bool) -> Result<Step> {
@@ -166,8 +154,7 @@ impl Permits {
                 self.seeker.iter_mut().for_each(|seeker| seeker.has_lock = true);
                 self.make(false)
             }
-            Step::Done(Verdict::Failed(error)) => Err(error),
-            other => Ok(other),
+            other => not_failed(other),
         }
     }
 
@@ -251,8 +238,7 @@ impl Permits {
                 seeker.at = At::Freeing;
                 match self.line.step(Input::Reply(Op::Release, replies)) {
                     Step::Done(Verdict::Released(_)) => self.granted(),
-                    Step::Done(Verdict::Failed(error)) => Err(error),
-                    other => Ok(other),
+                    other => not_failed(other),
                 }
             }
             _ if replies.len() != seeker.asked => Err(garbled(OP)),
@@ -263,10 +249,7 @@ impl Permits {
                 for reply in made {
                     match created(OP, reply).inspect_err(|error| seeker.doubt |= error.retryable())? {
                         Some((path, stat)) => {
-                            let name = path.strip_prefix(&*self.leases).and_then(|path| path.strip_prefix('/'));
-                            let name =
-                                name.filter(|name| name.starts_with(&*seeker.prefix)).ok_or_else(|| garbled(OP))?;
-                            own.extend(stat.ours().then(|| Own { name: name.into(), stat }));
+                            own.extend(own_of(&self.leases, &seeker.prefix, path, stat)?);
                         }
                         None if !parents => return self.make_both(lists),
                         None => return Err(unmade(containers)),
@@ -311,8 +294,7 @@ impl Permits {
             (false, true) if told => self.list(),
             (false, true) => {
                 seeker.at = At::Waiting;
-                // A change is told; the timer only guards against a lost event.
-                Ok(Step::Wait(Wait { at: None, remaining: seeker.terms.ttl, position: 0, prev: None }))
+                Ok(until_a_change(&seeker.terms))
             }
         }
     }
@@ -322,18 +304,13 @@ impl Permits {
         let Some(seeker) = &mut self.seeker else { return Ok(Step::Ignore) };
         seeker.at = At::Freeing;
         let terms = seeker.terms.clone();
-        match self.line.step(Input::Begin(Intent::Release { terms, used: 0 })) {
-            Step::Done(Verdict::Failed(error)) => Err(error),
-            other => Ok(other),
-        }
+        not_failed(self.line.step(Input::Begin(Intent::Release { terms, used: 0 })))
     }
 
     fn granted(&mut self) -> Result<Step> {
         let Some(seeker) = &mut self.seeker else { return Ok(Step::Ignore) };
         seeker.at = At::Rest;
-        let tokens = seeker.own.iter().map(|own| own.stat.czxid).min().and_then(Tokens::one);
-        let tokens = Some(tokens.ok_or_else(|| garbled(Op::Acquire))?);
-        Ok(Step::Done(Verdict::Granted(Grant { tokens, term: Term::FromRequest, prev: None })))
+        granted(&seeker.own)
     }
 
     fn told(&mut self, path: &str) -> Result<Step> {
