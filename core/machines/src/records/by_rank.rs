@@ -8,6 +8,7 @@ use crate::in_order::InOrder;
 use crate::lock_cell::{LockStorage, Place, Waiter};
 use crate::protocol::{AttemptId, InboxId};
 use crate::rank::Rank;
+use crate::time::StoreTime;
 
 /// See the [module](self).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -41,18 +42,11 @@ impl ByRank {
         }
         let lines = self.higher.values().chain([&self.lowest]);
         let firsts = lines.filter_map(|line| line.get(0));
-        firsts.min_by_key(|first| (first.rank.turn(first.since), Reverse(first.rank))).map(|first| first.rank)
+        firsts.min_by_key(|first| turn(first)).map(|first| first.rank)
     }
 
     fn of(&mut self, rank: Rank) -> &mut InOrder<Place> {
         if rank == Rank::LOWEST { &mut self.lowest } else { self.higher.entry(rank).or_default() }
-    }
-
-    /// Takes the first of this rank.
-    fn take(&mut self, rank: Rank) -> Option<Place> {
-        let first = self.of(rank).pop();
-        self.higher.retain(|_, line| !line.is_empty());
-        first
     }
 
     fn each(&mut self, mut does: impl FnMut(&mut InOrder<Place>)) {
@@ -60,6 +54,11 @@ impl ByRank {
         self.higher.values_mut().for_each(does);
         self.higher.retain(|_, line| !line.is_empty());
     }
+}
+
+/// Of the firsts of several ranks the one for which this is the least is served next.
+fn turn(first: &Place) -> (StoreTime, Reverse<Rank>) {
+    (first.rank.turn(first.since), Reverse(first.rank))
 }
 
 impl LockStorage for ByRank {
@@ -82,13 +81,19 @@ impl LockStorage for ByRank {
     }
 
     fn list(&mut self, most: usize) -> Result<Vec<Place>, Infallible> {
-        let mut left = self.clone();
-        let next = || left.next().and_then(|rank| left.take(rank));
+        let lines = self.higher.values().chain([&self.lowest]);
+        let mut lines: Vec<_> = lines.map(|line| line.iter().peekable()).collect();
+        let next = || {
+            let firsts = lines.iter_mut().filter_map(|line| Some((turn(line.peek()?), line)));
+            firsts.min_by_key(|(turn, _)| *turn)?.1.next().cloned()
+        };
         Ok(std::iter::from_fn(next).take(most).collect())
     }
 
     fn pop(&mut self) -> Result<Option<Waiter>, Infallible> {
-        let first = self.next().and_then(|rank| self.take(rank));
+        let Some(rank) = self.next() else { return Ok(None) };
+        let first = self.of(rank).pop();
+        self.higher.retain(|_, line| !line.is_empty());
         Ok(first.map(|first| first.waiter))
     }
 
