@@ -1,5 +1,5 @@
 import { mistake } from './errors'
-import { ACQUIRE, type Duration, options as checkedOptions } from './options'
+import { ACQUIRE, type Duration, LOCK, options as checkedOptions, PAUSES } from './options'
 import type { Within } from './reactor'
 
 /** What a lock is like. What is not given is as the address says, else as it says here. */
@@ -58,4 +58,12 @@ export function within(options: AcquireOptions | undefined): Within {
     throw mistake('invalid_config', 'acquire', 'signal must be an AbortSignal')
   }
   return known
+}
+
+/** @internal The options of a lock, as the native layer takes them. */
+export function wanted(options: LockOptions | undefined): object {
+  const { retry, ...known } = checkedOptions<LockOptions>('lock', options, LOCK)
+  if (retry === undefined) return known
+  const { min, max } = checkedOptions<{ min?: number; max?: number }>('lock', retry, PAUSES, 'retry.')
+  return { ...known, retry: [min, max] }
 }

@@ -1,3 +1,4 @@
+import { wanted } from './asking'
 import { Barrier, type BarrierOptions } from './barrier'
 import { checked } from './errors'
 import { Election } from './election'
@@ -5,7 +6,7 @@ import type { Guard } from './guard'
 import { Latch, type LatchOptions } from './latch'
 import { Lock, type LockOptions } from './lock'
 import { native, type NativeHandle } from './native'
-import { BARRIER, CONNECT, count, type Duration, LATCH, LOCK, milliseconds, options as checkedOptions, PAUSES, REQUIRE, SEMAPHORE, text, token } from './options'
+import { BARRIER, CONNECT, count, type Duration, LATCH, milliseconds, options as checkedOptions, REQUIRE, SEMAPHORE, text, token } from './options'
 import { OURS, only } from './ours'
 import { printable } from './printable'
 import { ask, type CredentialsSource, forgetSource, registerSource, reactor } from './reactor'
@@ -265,14 +266,6 @@ export class Client implements AsyncDisposable {
   [Symbol.for('nodejs.util.inspect.custom')](): string {
     return `<Client ${this.address}>`
   }
-}
-
-/** As the native layer takes them. */
-function wanted(options: LockOptions | undefined): object {
-  const { retry, ...known } = checkedOptions<LockOptions>('lock', options, LOCK)
-  if (retry === undefined) return known
-  const { min, max } = checkedOptions<{ min?: number; max?: number }>('lock', retry, PAUSES, 'retry.')
-  return { ...known, retry: [min, max] }
 }
 
 const collected = new FinalizationRegistry<number>(forgetSource)

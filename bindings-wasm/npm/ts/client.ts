@@ -1,4 +1,4 @@
-import type { LockOptions } from './asking.js'
+import { type LockOptions, wanted } from './asking.js'
 import { Barrier, type BarrierOptions } from './barrier.js'
 import { Election } from './election.js'
 import { Guard } from './guard.js'
@@ -6,7 +6,7 @@ import { Latch, type LatchOptions } from './latch.js'
 import { forgotten, Lock } from './lock.js'
 import type { NativeHandle } from './native.js'
 import { type Job, Once } from './once.js'
-import { BARRIER, count, LATCH, LOCK, options as checkedOptions, PAUSES, SEMAPHORE, text } from './options.js'
+import { BARRIER, count, LATCH, options as checkedOptions, SEMAPHORE, text } from './options.js'
 import type { Guarantees, Inspection } from './records.js'
 import type { Core } from '../wasm/lockwright.js'
 import type { Running } from './running.js'
@@ -172,12 +172,4 @@ export class Client implements AsyncDisposable {
   [Symbol.for('nodejs.util.inspect.custom')](): string {
     return `<Client ${this.address}>`
   }
-}
-
-/** As the engine takes them. */
-function wanted(options: LockOptions | undefined): object {
-  const { retry, ...known } = checkedOptions<LockOptions>('lock', options, LOCK)
-  if (retry === undefined) return known
-  const { min, max } = checkedOptions<{ min?: number; max?: number }>('lock', retry, PAUSES, 'retry.')
-  return { ...known, retry: [min, max] }
 }
