@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockwright_machines::address::{credentials, invalid};
 use lockwright_machines::error::{Error, Result};
 use lockwright_machines::options::{AcquireOptions, ConnectOptions, Credentials};
-use lockwright_machines::uri::Uri;
+use lockwright_machines::uri::{SCHEMES, Uri};
 use lockwright_resp::place::{Endpoint, Place};
 
 /// See the [module](self).
@@ -35,20 +35,6 @@ impl std::fmt::Debug for Login {
     }
 }
 
-/// What addresses begin with whose stores are to be had in other languages.
-const ELSEWHERE: [&str; 10] = [
-    "etcd",
-    "etcds",
-    "memcached",
-    "memory",
-    "postgres",
-    "postgresql",
-    "redis+cluster",
-    "redis+sentinel",
-    "sqlite",
-    "zookeeper",
-];
-
 impl Config {
     /// Reads an address with its options, for a face that shows itself as `language`.
     ///
@@ -63,7 +49,7 @@ impl Config {
     fn of(uri: &mut Uri) -> Result<Self> {
         match uri.scheme() {
             "redis" | "redis+unix" | "rediss" => {}
-            other if ELSEWHERE.contains(&other) => {
+            other if SCHEMES.contains(&other) => {
                 let message = format!("{other}:// is not to be had in WebAssembly; take redis://");
                 return Err(Error::unsupported("connect", message));
             }

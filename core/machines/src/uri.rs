@@ -14,6 +14,28 @@ use crate::options::{AcquireOptions, ConnectOptions, MAX_TIMEOUT, Retry};
 /// The environment variable that says where locks are kept when the program does not.
 pub const ENVIRONMENT: &str = "LOCKWRIGHT_URL";
 
+/// What the addresses of all stores begin with, wherever they are to be had.
+pub const SCHEMES: [&str; 18] = [
+    "etcd",
+    "etcds",
+    "mariadb",
+    "memcached",
+    "memory",
+    "mysql",
+    "postgres",
+    "postgresql",
+    "redis",
+    "redis+cluster",
+    "redis+sentinel",
+    "redis+unix",
+    "rediss",
+    "rediss+cluster",
+    "rediss+sentinel",
+    "sqlite",
+    "zookeeper",
+    "zookeepers",
+];
+
 /// A parsed address with the options that rode in it. Its `Debug` shows no user, no password and no option that is not
 /// known.
 #[derive(Clone)]

@@ -225,4 +225,10 @@ mod tests {
         let error = parse("redis://h?ttl=soon").unwrap_err();
         assert!(error.to_string().contains("soon"), "{error}");
     }
+
+    #[test]
+    fn each_scheme_is_known_where_its_store_is_not_to_be_had() {
+        let schemes = STORES.iter().flat_map(|(schemes, ..)| *schemes);
+        assert_eq!(schemes.filter(|scheme| !lockwright_machines::uri::SCHEMES.contains(scheme)).count(), 0);
+    }
 }
