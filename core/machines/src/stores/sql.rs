@@ -1,6 +1,24 @@
 //! What the layouts of SQL databases have in common.
 
+use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::protocol::{Call, Inquiry, Request};
+
+/// What the records of a database promise.
+pub(super) fn guarantees(store: &'static str, notes: &'static [&'static str]) -> Guarantees {
+    Guarantees {
+        store,
+        layout: "native",
+        exclusive_until: ExclusiveUntil::StoreFailover,
+        token: TokenRises::WithStoreClock,
+        fair: true,
+        reentrant: true,
+        shared: true,
+        push: true,
+        survives_disconnect: true,
+        incarnation: true,
+        notes,
+    }
+}
 
 /// Has what `call` says made where there is none.
 pub fn make<'a>(call: &'static Call) -> Inquiry<'a, ()> {

@@ -1,7 +1,7 @@
 //! `native` in MySQL and MariaDB: the [cells](crate::cell), each of them in a row.
 
 use crate::cell_layout;
-use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use crate::guarantee::Guarantees;
 use crate::native_machine::NativeLayout;
 use crate::protocol::Call;
 use crate::stores::sql;
@@ -37,18 +37,9 @@ pub fn layout(prefix: &str) -> NativeLayout {
 }
 
 fn guarantees() -> Guarantees {
-    Guarantees {
-        store: "mysql",
-        layout: "native",
-        exclusive_until: ExclusiveUntil::StoreFailover,
-        token: TokenRises::WithStoreClock,
-        fair: true,
-        reentrant: true,
-        shared: true,
-        push: true,
-        survives_disconnect: true,
-        incarnation: true,
-        notes: &[
+    sql::guarantees(
+        "mysql",
+        &[
             "Leases end by the database's clock; what the clients' clocks say changes nothing.",
             "The database tells nobody anything by itself: a client with waiters looks every 2 to 50 ms, with jitter, for \
              what they were told, and a hand-over takes as long as that.",
@@ -56,5 +47,5 @@ fn guarantees() -> Guarantees {
              let commits wait for a replica (semi-synchronous replication).",
             "In a Galera cluster all clients of a lock write to the same node.",
         ],
-    }
+    )
 }

@@ -1,7 +1,7 @@
 //! `native` in PostgreSQL: the [cells](crate::cell), each of them in a row.
 
 use crate::cell_layout;
-use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use crate::guarantee::Guarantees;
 use crate::native_machine::NativeLayout;
 use crate::protocol::Call;
 use crate::stores::sql;
@@ -24,22 +24,13 @@ pub fn layout(prefix: &str) -> NativeLayout {
 }
 
 fn guarantees() -> Guarantees {
-    Guarantees {
-        store: "postgres",
-        layout: "native",
-        exclusive_until: ExclusiveUntil::StoreFailover,
-        token: TokenRises::WithStoreClock,
-        fair: true,
-        reentrant: true,
-        shared: true,
-        push: true,
-        survives_disconnect: true,
-        incarnation: true,
-        notes: &[
+    sql::guarantees(
+        "postgres",
+        &[
             "Leases end by the database's clock; what the clients' clocks say changes nothing.",
             "A replica that is promoted without the last commits of its primary may grant a lock that was granted there: \
              let the locks' commits wait for a synchronous replica.",
             "Behind a pooler in transaction mode, where no notifications arrive, waiters ask again by a timer.",
         ],
-    }
+    )
 }
