@@ -12,6 +12,9 @@ use lockwright::blocking::Client;
 use lockwright::finding::Severity;
 use lockwright::kit;
 use lockwright::lease::{LossReason, ReleaseOutcome};
+use one_server::{client, is_taken_and_given_back, name, until};
+
+mod one_server;
 
 fn address() -> String {
     std::env::var("LOCKWRIGHT_TEST_ETCD").unwrap_or_else(|_| {
@@ -22,41 +25,17 @@ fn address() -> String {
     })
 }
 
-fn client(uri: &str, options: &str) -> Client {
-    lockwright::blocking::connect(&format!("{uri}?{options}")).unwrap()
-}
-
-fn name(of: &str) -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    format!("test-{}-{}/{of}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
 fn etcdctl(uri: &str, arguments: &[&str]) -> String {
     let endpoint = uri.trim_start_matches("etcd://");
     let done = Command::new("etcdctl").env("ETCDCTL_API", "3").args(["--endpoints", endpoint]).args(arguments).output();
     String::from_utf8(done.unwrap().stdout).unwrap()
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 #[test]
 fn a_lock_is_taken_and_given_back_and_nothing_is_left() {
     let uri = address();
     let (client, name) = (client(&uri, ""), name("x"));
-    let mut last = 0;
-    for _ in 0..3 {
-        let guard = client.lock(&name).acquire().unwrap();
-        assert!(guard.is_held() && guard.token().n > last);
-        assert!(guard.remaining() > Duration::from_secs(25) && guard.remaining() < Duration::from_secs(30));
-        last = guard.token().n;
-        assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
-    }
+    is_taken_and_given_back(&client, &name);
     assert_eq!(etcdctl(&uri, &["get", "--prefix", &name]), "");
 }
 

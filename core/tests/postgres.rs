@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lockwright::Kind;
-use lockwright::blocking::Client;
 use lockwright::lease::ReleaseOutcome;
+use one_server::{client, is_taken_and_given_back, name, serves_a_thousand_tasks, until};
+
+mod one_server;
 
 fn address() -> String {
     std::env::var("LOCKWRIGHT_TEST_POSTGRES").unwrap_or_else(|_| {
@@ -16,15 +18,6 @@ fn address() -> String {
              LOCKWRIGHT_TEST_POSTGRES to the address it prints"
         )
     })
-}
-
-fn client(uri: &str, options: &str) -> Client {
-    lockwright::blocking::connect(&format!("{uri}?{options}")).unwrap()
-}
-
-fn name(of: &str) -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    format!("test-{}-{}/{of}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// What the operator's own program says.
@@ -38,25 +31,10 @@ fn psql(statement: &str) -> String {
     String::from_utf8(done.stdout).unwrap().trim().to_owned()
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 #[test]
 fn a_lock_is_taken_and_given_back_and_tokens_rise() {
     let (client, name) = (client(&address(), ""), name("x"));
-    let mut last = 0;
-    for _ in 0..3 {
-        let guard = client.lock(&name).acquire().unwrap();
-        assert!(guard.is_held() && guard.token().n > last);
-        assert!(guard.remaining() > Duration::from_secs(25) && guard.remaining() < Duration::from_secs(30));
-        last = guard.token().n;
-        assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
-    }
+    is_taken_and_given_back(&client, &name);
     assert_eq!(psql(&format!("SELECT record::json->>'hold' FROM lockwright_locks WHERE key = '{name}'")), "");
 }
 
@@ -245,31 +223,7 @@ impl Drop for Pooler {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_tasks_of_two_clients_are_served_behind_a_pooler_of_two_connections() {
     let (pooler, name) = (Pooler::start(), name("x"));
-    let mut clients = Vec::new();
-    for _ in 0..2 {
-        clients.push(lockwright::connect(&format!("{}?ttl=5s", pooler.uri)).await.unwrap());
-    }
-    let inside = Arc::new(AtomicU64::new(0));
-    let tasks: Vec<_> = (0..1000)
-        .map(|at| {
-            let (lock, inside) = (clients[at % 2].lock(&name).build().unwrap(), inside.clone());
-            tokio::spawn(async move {
-                let guard = lock.acquire().await.unwrap();
-                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
-                let token = guard.token().n;
-                assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);
-                let _ = guard.release().await.unwrap();
-                token
-            })
-        })
-        .collect();
-    let mut tokens = Vec::new();
-    for task in tasks {
-        tokens.push(tokio::time::timeout(Duration::from_secs(60), task).await.expect("nobody starves").unwrap());
-    }
-    tokens.sort_unstable();
-    tokens.dedup();
-    assert_eq!(tokens.len(), 1000);
+    serves_a_thousand_tasks(&format!("{}?ttl=5s", pooler.uri), &name).await;
 }
 
 /// What the database undoes in favour of others is not shown, however often that happens.
