@@ -83,9 +83,17 @@ pub fn team_name(team: &[Face]) -> String {
 /// Whether the team keeps its locks there: a library that is not ours does so in one way only, a store that is not ours
 /// is known to the faces that it names, and a face may name the stores that it has.
 fn may_meet(team: &[Face], store: &Store) -> bool {
+    team.iter().all(|face| has(face, store) && face.joins.as_ref().is_none_or(|joins| *joins == store.name))
+}
+
+fn has(face: &Face, store: &Store) -> bool {
     let is_named = |names: &[String], name: &String| names.is_empty() || names.contains(name);
-    let knows = |face: &Face| is_named(&store.faces, &face.name) && is_named(&face.stores, &store.name);
-    team.iter().all(|face| knows(face) && face.joins.as_ref().is_none_or(|joins| *joins == store.name))
+    is_named(&store.faces, &face.name) && is_named(&face.stores, &store.name)
+}
+
+/// The faces of ours that have this store.
+pub fn ours_with(faces: &[Face], store: &Store) -> Vec<Face> {
+    faces.iter().filter(|face| face.joins.is_none() && has(face, store)).cloned().collect()
 }
 
 /// Every triple there is.

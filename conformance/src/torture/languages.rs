@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{SERVED_WITHIN, TASKS, Worker, read};
 use crate::clock::{self, between};
 use crate::dice::Dice;
-use crate::matrix::one_of_each_language;
+use crate::matrix::{one_of_each_language, ours_with};
 use crate::record::Event;
 use crate::referee::{self, History};
 use crate::rows::{Face, RunningStore};
@@ -42,8 +42,7 @@ pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool,
     let scratch = Scratch::new()?;
     let word = scratch.word(&format!("languages-{}", wanted.store));
     let folder = scratch.folder(&word)?;
-    let ours: Vec<_> = suite.faces.iter().filter(|face| face.joins.is_none()).cloned().collect();
-    let faces = one_of_each_language(&ours);
+    let faces = one_of_each_language(&ours_with(&suite.faces, &place.store));
     let uri = place.uri(&word, &folder);
     let mut crowd = Crowd { uri, word, folder, hands: Vec::new(), history: History::default(), logs: Vec::new() };
     let began = clock::now();

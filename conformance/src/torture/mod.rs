@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::{self, Nanos, after, between};
 use crate::dice::Dice;
+use crate::matrix::ours_with;
 use crate::pool::Pool;
 use crate::record;
 use crate::referee::{self, History};
@@ -50,7 +51,7 @@ pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool,
     let scratch = Scratch::new()?;
     let word = scratch.word(&format!("torture-{}", wanted.store));
     let folder = scratch.folder(&word)?;
-    let mut faces: Vec<_> = suite.faces.iter().filter(|face| face.joins.is_none()).cloned().collect();
+    let mut faces = ours_with(&suite.faces, &place.store);
     faces.retain(|face| wanted.faces.is_empty() || wanted.faces.contains(&face.name));
     let first = faces.first().ok_or("there is no such face")?;
     let promises = run::ask(first, &place, &scratch, &Pool::new(folder.clone()))?;
