@@ -62,7 +62,7 @@ final class Shim {
   private final Map<Long, ExecutorService> threads = new ConcurrentHashMap<>();
   private final Map<Long, Owner> owners = new ConcurrentHashMap<>();
   /** What may be cancelled, by the command's id. */
-  private final Map<Long, Runnable> waiting = new ConcurrentHashMap<>();
+  private final Map<Long, Cancel> cancels = new ConcurrentHashMap<>();
   private final InHand running = new InHand();
 
   private Shim(boolean async) {
@@ -88,6 +88,8 @@ final class Shim {
 
   private void dispatch(JsonObject command) {
     running.begin();
+    // Now, not when its thread has begun: the next command may cancel it.
+    cancels.put(command.get("id").getAsLong(), new Cancel());
     if (has(command, "owner")) {
       long owner = command.get("owner").getAsLong();
       threads.computeIfAbsent(owner, number -> Executors.newSingleThreadExecutor(Peer::daemon)).execute(() -> answer(command));
@@ -102,7 +104,7 @@ final class Shim {
     try {
       Map<String, Object> ok = obey(command);
       if (ok == null) {
-        running.end();
+        end(command);
         return;
       }
       Object at = ok.remove("at");
@@ -112,8 +114,13 @@ final class Shim {
       answer.put("at", Peer.now());
       answer.put("error", failure(error));
     }
-    running.end();
+    end(command);
     Peer.say(answer);
+  }
+
+  private void end(JsonObject command) {
+    cancels.remove(command.get("id").getAsLong());
+    running.end();
   }
 
   private static Map<String, Object> failure(Throwable error) {
@@ -125,24 +132,44 @@ final class Shim {
 
   /** Has a command's work wait the way of this face. */
   private <T> T wait(JsonObject command, Callable<T> sync, Callable<CompletableFuture<T>> future) throws Exception {
-    long id = command.get("id").getAsLong();
+    Cancel cancel = cancels.getOrDefault(command.get("id").getAsLong(), new Cancel());
     if (!async) {
-      Thread me = Thread.currentThread();
-      waiting.put(id, me::interrupt);
+      cancel.by(Thread.currentThread()::interrupt);
       try {
         return sync.call();
       } finally {
-        waiting.remove(id);
+        cancel.by(null);
       }
     }
     CompletableFuture<T> begun = future.call();
-    waiting.put(id, () -> begun.cancel(true));
+    cancel.by(() -> begun.cancel(true));
     try {
       return begun.join();
     } catch (CompletionException error) {
       throw error.getCause() instanceof Exception cause ? cause : error;
     } finally {
-      waiting.remove(id);
+      cancel.by(null);
+    }
+  }
+
+  /** Of one command: its wait may begin before it is cancelled or after. */
+  private static final class Cancel {
+    private boolean cancelled;
+    private Runnable how;
+
+    /** How the wait is cancelled that begins; {@code null} where none is any more. */
+    synchronized void by(Runnable how) {
+      this.how = how;
+      if (cancelled && how != null) {
+        how.run();
+      }
+    }
+
+    synchronized void cancel() {
+      cancelled = true;
+      if (how != null) {
+        how.run();
+      }
     }
   }
 
@@ -300,9 +327,9 @@ final class Shim {
         return got == null ? ok("taken", true) : keep(command, got);
       }
       case "cancel" -> {
-        Runnable cancel = waiting.get(command.get("command").getAsLong());
+        Cancel cancel = cancels.get(command.get("command").getAsLong());
         if (cancel != null) {
-          cancel.run();
+          cancel.cancel();
         }
         return ok();
       }
@@ -458,7 +485,7 @@ final class Shim {
     clients.values().forEach(Client::close);
     threads.values().forEach(ExecutorService::shutdownNow);
     running.awaitTheOthers();
-    List.of(clients, uris, held, stocks, segments, threads, owners, waiting).forEach(Map::clear);
+    List.of(clients, uris, held, stocks, segments, threads, owners).forEach(Map::clear);
   }
 
   private Map<String, Object> segment(JsonObject command) throws Exception {
