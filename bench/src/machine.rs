@@ -179,7 +179,7 @@ impl Ticks {
 struct Clocks {
     pinned: Ticks,
     others: Ticks,
-    /// Ticks of this process, its children that ended, and the server.
+    /// Ticks of this process, its children, and the server.
     ours: u64,
 }
 
@@ -214,16 +214,32 @@ impl Clocks {
     }
 }
 
-/// Ticks that a process used, with its children that were waited for. There are 100 a second, on every Linux.
+/// Ticks that a process used, with its children: some servers have one for each connection. There are 100 a second, on every
+/// Linux.
 pub(crate) fn used_by(pid: u32) -> Result<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    Ok(ticks_of(&text))
+    let own = ticks_of(&fs::read_to_string(format!("/proc/{pid}/stat"))?);
+    let children: u64 = fs::read_dir("/proc")?
+        // Those that end meanwhile cannot be looked at: they are among what their parent waited for.
+        .filter_map(|process| fs::read_to_string(process.ok()?.path().join("stat")).ok())
+        .filter(|stat| parent_of(stat) == Some(pid))
+        .map(|stat| ticks_of(&stat))
+        .sum();
+    Ok(own + children)
 }
 
-/// Fields 14 to 17 of `/proc/PID/stat`; the second field may hold spaces and parentheses.
+/// The fields of `/proc/PID/stat` from the third on; the second may hold spaces and parentheses.
+fn after_name(stat: &str) -> impl Iterator<Item = &str> {
+    stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace()
+}
+
+/// Field 4.
+fn parent_of(stat: &str) -> Option<u32> {
+    after_name(stat).nth(1)?.parse().ok()
+}
+
+/// Fields 14 to 17: its own ticks, and those of its children that were waited for.
 fn ticks_of(stat: &str) -> u64 {
-    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    after_name.split_whitespace().skip(11).take(4).filter_map(|word| word.parse::<u64>().ok()).sum()
+    after_name(stat).skip(11).take(4).filter_map(|word| word.parse::<u64>().ok()).sum()
 }
 
 /// The numbers in a list such as `0-2,5`.

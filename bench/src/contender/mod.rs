@@ -5,6 +5,7 @@ mod barrier;
 mod blocking;
 mod raw;
 mod raw_etcd;
+mod raw_postgres;
 mod raw_zookeeper;
 
 pub(crate) use raw::Raw;
@@ -74,6 +75,7 @@ impl Tally {
 const RAW: &str = "Raw pair";
 const RAW_AWAITED: &str = "redis-rs, awaited raw pair";
 const RAW_ETCD: &str = "Raw pair of transactions";
+const RAW_POSTGRES: &str = "Raw pair of statements, PostgreSQL";
 const RAW_ZOOKEEPER: &str = "Raw pair, create and delete";
 const KEPT: &str = "Lockwright Rust";
 const ANEW: &str = "Lockwright Rust, lock named anew";
@@ -110,31 +112,32 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn list() -> Result<()> {
-    let crates = crates(&["redis", "tokio", "etcd-client"])?;
+    let crates = crates(&["redis", "tokio", "etcd-client", "tokio-postgres"])?;
     let rustc = machine::rustc();
     let offer = |name: &str, role: &str, rows: &[&str], requests: &[&str]| {
         println!(
             "{}",
             json!({"name": name, "language": "Rust", "role": role, "rows": rows, "requests": requests,
                 "versions": {"rustc": rustc, "redis (crate)": crates[0], "tokio (crate)": crates[1],
-                "etcd-client (crate)": crates[2]}})
+                "etcd-client (crate)": crates[2], "tokio-postgres (crate)": crates[3]}})
         );
     };
     let ours = ["eval", "evalsha", "Txn", "Range"];
     offer(RAW, "yardstick", &["S1", "S2", "S3", "S4", "S4Q", "S4B", "S5", "S1R", "S5R", "S1P", "S5P"], &["evalsha"]);
     offer(RAW_ETCD, "yardstick", &["S8", "S8C"], &["Txn"]);
-    // That server counts all requests together.
+    // These servers count all requests together.
+    offer(RAW_POSTGRES, "yardstick", &["S10", "S10C"], &["all"]);
     offer(RAW_ZOOKEEPER, "yardstick", &["S9", "S9C"], &["all"]);
-    offer(KEPT, "ours", &["S1", "S3", "S4", "S5", "S8", "S8C", "S9", "S9C", "S11", "S12"], &ours);
+    offer(KEPT, "ours", &["S1", "S3", "S4", "S5", "S8", "S8C", "S9", "S9C", "S10", "S10C", "S10M", "S10MC", "S11", "S12"], &ours);
     offer(ANEW, "ours", &["S1"], &ours);
-    offer(FAIR, "ours", &["S4", "S5", "S8C", "S9C"], &ours);
+    offer(FAIR, "ours", &["S4", "S5", "S8C", "S9C", "S10C", "S10MC"], &ours);
     offer(JOINED, "ours", &["S1", "S5"], &ours);
     offer(JOINED_FAIR, "ours", &["S5"], &ours);
     offer(READ_WRITE, "ours", &["S1R", "S5R"], &ours);
     offer(SEMAPHORE, "ours", &["S1P", "S5P"], &ours);
     offer(SEMAPHORE_FAIR, "ours", &["S5P"], &ours);
-    offer(AWAITED, "ours", &["S2", "S3", "S4", "S5", "S8", "S8C", "S9", "S9C"], &ours);
-    offer(AWAITED_FAIR, "ours", &["S4", "S4Q", "S5", "S8C", "S9C"], &ours);
+    offer(AWAITED, "ours", &["S2", "S3", "S4", "S5", "S8", "S8C", "S9", "S9C", "S10", "S10C", "S10M", "S10MC"], &ours);
+    offer(AWAITED_FAIR, "ours", &["S4", "S4Q", "S5", "S8C", "S9C", "S10C", "S10MC"], &ours);
     offer(AWAITED_RANKED, "ours", &["S4", "S4Q"], &ours);
     offer(BARRIER, "ours", &["S4B"], &ours);
     offer(RAW_AWAITED, "peer", &["S2", "S3"], &["evalsha"]);
@@ -158,6 +161,7 @@ fn open(name: &str, url: &str) -> Result<Box<dyn Contend>> {
     Ok(match name {
         RAW => Box::new(raw::Raw::connect(url)?),
         RAW_ETCD => Box::new(raw_etcd::Etcd::connect(url)?),
+        RAW_POSTGRES => Box::new(raw_postgres::Postgres::connect(url)?),
         RAW_ZOOKEEPER => Box::new(raw_zookeeper::ZooKeeper::connect(url)?),
         RAW_AWAITED => Box::new(raw::Awaited::connect(url)?),
         KEPT => Box::new(blocking::Blocking::connect(url, Of::Lock)?),

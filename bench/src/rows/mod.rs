@@ -138,6 +138,38 @@ pub(crate) const ROWS: &[Row] = &[
         kind: Kind::Crowd { processes: 1, tasks: 16, own_keys: false },
     },
     Row {
+        id: "S10",
+        title: "A free lock on PostgreSQL",
+        work: "One task acquires and releases a lock that nobody else wants. Contenders take turns of 50 pairs. Requests are \
+               statements, as the server counts them.",
+        store: Store::Postgres,
+        kind: Kind::Pairs,
+    },
+    Row {
+        id: "S10C",
+        title: "16 tasks of one process, one lock on PostgreSQL",
+        work: "16 tasks of one process acquire and release the same lock for 3 seconds. Requests are statements, as the server \
+               counts them.",
+        store: Store::Postgres,
+        kind: Kind::Crowd { processes: 1, tasks: 16, own_keys: false },
+    },
+    Row {
+        id: "S10M",
+        title: "A free lock on MariaDB",
+        work: "One task acquires and releases a lock that nobody else wants. Contenders take turns of 50 pairs. Requests are \
+               statements, as the server counts them.",
+        store: Store::MariaDb,
+        kind: Kind::Pairs,
+    },
+    Row {
+        id: "S10MC",
+        title: "16 tasks of one process, one lock on MariaDB",
+        work: "16 tasks of one process acquire and release the same lock for 3 seconds. Requests are statements, as the server \
+               counts them.",
+        store: Store::MariaDb,
+        kind: Kind::Crowd { processes: 1, tasks: 16, own_keys: false },
+    },
+    Row {
         id: "S11",
         title: "Many locks, held and renewed",
         work: "One process holds 100,000 locks and renews them.",

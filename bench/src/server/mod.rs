@@ -2,6 +2,7 @@
 
 mod etcd;
 mod redis;
+mod sql;
 mod zookeeper;
 
 pub(crate) use self::redis::Redis;
@@ -18,6 +19,8 @@ pub(crate) enum Store {
     Redis,
     Etcd,
     ZooKeeper,
+    Postgres,
+    MariaDb,
 }
 
 /// A server that asks for nothing but statistics.
@@ -39,6 +42,8 @@ impl Store {
             Store::Redis => "redis",
             Store::Etcd => "etcd",
             Store::ZooKeeper => "zookeeper",
+            Store::Postgres => "postgres",
+            Store::MariaDb => "mariadb",
         }
     }
 
@@ -48,6 +53,8 @@ impl Store {
             Store::Redis => "redis-server",
             Store::Etcd => "etcd",
             Store::ZooKeeper => "ZooKeeper",
+            Store::Postgres => "PostgreSQL",
+            Store::MariaDb => "MariaDB",
         }
     }
 
@@ -56,6 +63,8 @@ impl Store {
             Store::Redis => Box::new(Redis::connect(url)?),
             Store::Etcd => Box::new(etcd::Etcd { address: address(url)? }),
             Store::ZooKeeper => Box::new(zookeeper::ZooKeeper { address: address(url)? }),
+            Store::Postgres => Box::new(sql::Sql::postgres(&address(url)?)?),
+            Store::MariaDb => Box::new(sql::Sql::mariadb(&address(url)?)?),
         })
     }
 
@@ -68,7 +77,8 @@ impl Store {
 /// The `host:port` of a URL.
 pub(crate) fn address(url: &str) -> Result<String> {
     let after = url.split_once("://").ok_or("no scheme")?.1;
-    Ok(after.split(['/', '?']).next().unwrap_or(after).to_owned())
+    let authority = after.split(['/', '?']).next().unwrap_or(after);
+    Ok(authority.rsplit('@').next().unwrap_or(authority).to_owned())
 }
 
 /// All that a server says to a question before it hangs up.
@@ -89,6 +99,7 @@ mod tests {
     fn an_address_is_between_scheme_and_path() {
         assert_eq!(address("zookeeper://127.0.0.1:7481/locks?tick=2s").unwrap(), "127.0.0.1:7481");
         assert_eq!(address("etcd://127.0.0.1:8479").unwrap(), "127.0.0.1:8479");
+        assert_eq!(address("postgres://user:pass%40word@127.0.0.1:8489/locks").unwrap(), "127.0.0.1:8489");
         assert!(address("127.0.0.1").is_err());
     }
 }

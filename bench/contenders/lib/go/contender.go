@@ -22,10 +22,11 @@ type lock interface {
 	release() error
 }
 
-// contender is a lock of a library: what it is called, the rows that it takes part in, the library and its module, the requests that
+// contender is a lock of a library: what it is called, its role, the rows that it takes part in, the library and its module, the requests that
 // it sends, and how it connects, to something that makes the locks of tasks.
 type contender struct {
 	name     string
+	role     string
 	rows     []string
 	library  string
 	module   string
@@ -63,7 +64,17 @@ func version(module string) string {
 
 func (c contender) offer() {
 	versions := map[string]string{"Go": strings.TrimPrefix(runtime.Version(), "go"), c.library + " (Go)": version(c.module)}
-	say(map[string]any{"name": c.name, "language": "Go", "rows": c.rows, "requests": c.requests, "versions": versions})
+	offer := map[string]any{"name": c.name, "language": "Go", "rows": c.rows, "requests": c.requests, "versions": versions}
+	if c.role != "" {
+		offer["role"] = c.role
+	}
+	say(offer)
+}
+
+// yardstick is the same contender as what the others are compared with.
+func (c contender) yardstick() contender {
+	c.role = "yardstick"
+	return c
 }
 
 func pairs(of lock, count int) []int64 {
@@ -151,7 +162,7 @@ func work(c contender, address *url.URL) {
 }
 
 func main() {
-	contenders := []contender{etcdMutex, zookeeperLock, rueidisLock}
+	contenders := append([]contender{etcdMutex, zookeeperLock, rueidisLock}, databaseLocks...)
 	if os.Args[1] == "list" {
 		for _, c := range contenders {
 			c.offer()

@@ -1,0 +1,49 @@
+# What the services of MariaDB share; sourced, never run. The operator's own user is root, without a password.
+. "$(dirname "${BASH_SOURCE[0]}")/service.sh"
+
+# The server refuses to be root.
+AS=()
+((EUID != 0)) || AS=(setpriv --reuid mysql --regid mysql --clear-groups)
+COMMAND=("${AS[@]}" mariadbd --defaults-file=my.cnf)
+SCHEMA=$ROOT/core/machines/src/stores/mysql/layouts/schema.sql
+
+packages() { need_command mariadbd mariadb-server; }
+
+# new_database: makes the data of a server in the current folder, where its process is looked for. The path of a socket has to be short,
+# wherever this tree lies; and there is no need of one.
+new_database() {
+  cat >my.cnf <<END
+[mariadbd]
+datadir = $PWD
+socket = ''
+pid-file = server.pid
+bind-address = 127.0.0.1
+port = $PORT
+skip-name-resolve
+skip-log-bin
+max_connections = 200
+innodb_buffer_pool_size = 32M
+innodb_log_file_size = 16M
+userstat = ON
+END
+  ((EUID != 0)) || chown -R mysql:mysql .
+  "${AS[@]}" mariadb-install-db --no-defaults --datadir="$PWD" --auth-root-authentication-method=normal \
+    --skip-test-db >/dev/null
+}
+
+as_root() { mariadb --no-defaults -h 127.0.0.1 -P "$(<port)" -u root -BN "$@"; }
+ask() { as_root locks -e "$1"; }
+
+# The first to ask makes the database: a server that never ran takes no commands.
+answers() {
+  as_root -e 'SELECT 1' &>/dev/null || return 1
+  [[ -e made ]] || { make && touch made; }
+}
+
+make() {
+  as_root -e "CREATE DATABASE locks; CREATE USER locker IDENTIFIED BY 'pa:ss@word'"
+  as_root locks <"$SCHEMA"
+  ask 'GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright_locks TO locker; GRANT SELECT, INSERT, DELETE ON lockwright_told TO locker'
+}
+
+uri() { echo "mysql://locker:pa%3Ass%40word@127.0.0.1:$(<port)/locks"; }
