@@ -17,6 +17,7 @@ use crate::platform::fence;
 use crate::platform::mutex::locked;
 use crate::platform::runtime;
 use crate::platform::timer::Timer;
+use crate::protocol::BATCH;
 use crate::time::Time;
 
 /// See the [module](self). Scheduling costs the fast path one atomic load when the queue's task comes early enough.
@@ -181,8 +182,7 @@ async fn turn(engine: &Weak<Engine>, wake: &Notify, timers: &mut Timers) {
             let Some(engine) = engine.upgrade() else { return };
             engine.timer_queue.next.store(0, Ordering::SeqCst);
             engine.timer_queue.collect(timers);
-            let sends = visit_due(&engine, timers);
-            engine.send_in_background(sends);
+            visit_due(&engine, timers);
             if engine.check_open().is_err() {
                 let left = timers.forget(|entry| entry.upgrade().is_some_and(|entry| !entry.is_idle()));
                 if left == 0 && engine.timer_queue.may_end() {
@@ -203,16 +203,20 @@ async fn turn(engine: &Weak<Engine>, wake: &Notify, timers: &mut Timers) {
     }
 }
 
-fn visit_due(engine: &Engine, timers: &mut Timers) -> Vec<Outbound> {
+fn visit_due(engine: &Engine, timers: &mut Timers) {
     let now = clock::now();
     let mut sends = Vec::new();
+    let send = |sends: &mut Vec<Outbound>| engine.send_in_background(sends.drain(..));
     while let Some(entry) = timers.take_due(now) {
-        if let Some(entry) = entry.upgrade() {
-            let effects = entry.tick(engine);
-            sends.extend(engine.perform_local(&entry, effects));
+        let Some(entry) = entry.upgrade() else { continue };
+        let effects = entry.tick(engine);
+        sends.extend(engine.perform_local(&entry, effects));
+        // Of very many locks that are due at once, the whole would be held twice.
+        if sends.len() >= BATCH {
+            send(&mut sends);
         }
     }
-    sends
+    send(&mut sends);
 }
 
 #[cfg(test)]
