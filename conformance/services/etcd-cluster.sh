@@ -2,7 +2,9 @@
 # etcd-cluster.sh start|stop|restart|uri: a cluster of three members.
 # etcd-cluster.sh member N kill|down|up|stop|cont: what befalls one of them: kill -9 (and it is started again), the same for
 #   good, started again, SIGSTOP, SIGCONT.
-# etcd-cluster.sh leader: the number of the member that leads.
+# etcd-cluster.sh leader: the number of the member that leads, once one does.
+# etcd-cluster.sh whole: waits until all members serve.
+# LOCKWRIGHT_ETCD_PEERS has the ports at which the members find one another, where a test stands before their own.
 . "$(dirname "$0")/lib/etcd.sh"
 
 NAME=etcd-cluster PORT_ENV=LOCKWRIGHT_ETCD_CLUSTER_PORT PORT_FIRST=8384
@@ -15,17 +17,16 @@ packages() {
 }
 
 # Members serve at every second port from the first one on, and talk at those between.
-client_port() { echo $((PORT + 2 * ($1 - 1))); }
+client_port() { echo $(($(<port) + 2 * ($1 - 1))); }
 peer_port() { echo $(($(client_port "$1") + 1)); }
 
 configure() {
-  local member cluster=
+  local member cluster= host=http://127.0.0.1 found
+  read -ra found <<<"${LOCKWRIGHT_ETCD_PEERS:-$(peer_port 1) $(peer_port 2) $(peer_port 3)}"
+  for member in "${MEMBERS[@]}"; do cluster+="${cluster:+,}m$member=$host:${found[member - 1]}"; done
   for member in "${MEMBERS[@]}"; do
-    cluster+="${cluster:+,}m$member=http://127.0.0.1:$(peer_port "$member")"
-  done
-  for member in "${MEMBERS[@]}"; do
-    member_settings "m$member" "http://127.0.0.1:$(client_port "$member")" "http://127.0.0.1:$(peer_port "$member")" "$cluster" \
-      >"$member.yml"
+    member_settings "m$member" "$host:$(client_port "$member")" "$host:$(peer_port "$member")" "$cluster" \
+      "$host:${found[member - 1]}" >"$member.yml"
   done
   # Nobody outlives whoever started it, so that the cluster ends with the process that this service is.
   cat >run.sh <<'END'
@@ -65,21 +66,29 @@ member() {
   esac
 }
 
-# Whoever does not answer does not lead.
-leader() {
-  ask endpoint status -w json 2>/dev/null | PORT=$PORT python3 -c '
+# Whoever does not answer does not lead. Two do for a moment.
+leads() {
+  local told
+  told=$(ask endpoint status -w json 2>/dev/null | PORT=$(<port) python3 -c '
 import json, os, sys
 for one in json.load(sys.stdin):
     if one["Status"]["leader"] == one["Status"]["header"]["member_id"]:
-        print((int(one["Endpoint"].rsplit(":", 1)[1]) - int(os.environ["PORT"])) // 2 + 1)'
+        print((int(one["Endpoint"].rsplit(":", 1)[1]) - int(os.environ["PORT"])) // 2 + 1)' 2>/dev/null) || true
+  [[ $told == [1-3] ]] && echo "$told"
 }
 
+leader() { wait_until leads; }
+
+whole() { wait_until answers >/dev/null; }
+
+# Once all who held something are gone and their leases over, nothing is left.
+tell_residue() { ask get '' --prefix --keys-only | grep -F "$1" || true; }
+
 case ${1:-} in
-  member | leader)
+  member | leader | whole)
     FOLDER=${LOCKWRIGHT_RUN_DIR:-$ROOT/conformance/.run}/$NAME
     running || die "$NAME is not running"
     cd "$FOLDER"
-    PORT=$(<port)
     "$@"
     ;;
   *) service "$@" ;;

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # zookeeper-ensemble.sh start|stop|restart|uri: three ZooKeeper servers, each as zookeeper.sh starts it; prints where locks are kept
 # there. `restart` kills one after the other, so that most are there all the time.
-. "$(dirname "$0")/lib/service.sh"
+# zookeeper-ensemble.sh member N kill|stop|cont: what befalls one of them: kill -9 (and it is started again), SIGSTOP, SIGCONT.
+# zookeeper-ensemble.sh leader: the number of the one that leads, once one does.
+# zookeeper-ensemble.sh whole: waits until all serve.
+. "$(dirname "$0")/lib/zookeeper.sh"
 
 FOLDER=${LOCKWRIGHT_RUN_DIR:-$ROOT/conformance/.run}/zookeeper-ensemble
 FIRST=${LOCKWRIGHT_ZOOKEEPER_ENSEMBLE_PORT:-7581}
@@ -23,6 +26,32 @@ all() {
     pids+=($!)
   done
   for number in "${pids[@]}"; do wait "$number"; done
+}
+
+member() {
+  local number=$1 pid
+  pid=$(<"$FOLDER/$number/zookeeper/pid")
+  case $2 in
+    kill) on "$number" restart >/dev/null ;;
+    stop) kill -STOP "$pid" ;;
+    cont) kill -CONT "$pid" ;;
+    *) die "say kill, stop or cont" ;;
+  esac
+}
+
+# mode NUMBER: what one of them is.
+mode() { (cd "$FOLDER/$1/zookeeper" && ask srvr | sed -n 's/^Mode: //p') 2>/dev/null; }
+
+# One that was stopped may still believe that it leads.
+leads() {
+  local number leaders=()
+  for number in 1 2 3; do [[ $(mode "$number") != leader ]] || leaders+=("$number"); done
+  ((${#leaders[@]} == 1)) && echo "${leaders[0]}"
+}
+
+all_serve() {
+  local number
+  for number in 1 2 3; do [[ $(mode "$number") == @(leader|follower) ]] || return 1; done
 }
 
 # Nine ports that nobody has, in one run.
@@ -50,9 +79,22 @@ case ${1:-} in
     ;;
   restart) for number in 1 2 3; do on "$number" restart >/dev/null; done ;;
   uri) [[ -f $FOLDER/members ]] || die "zookeeper-ensemble is not running" ;;
+  member)
+    "$@"
+    exit
+    ;;
+  leader)
+    wait_until leads
+    exit
+    ;;
+  whole)
+    wait_until all_serve >/dev/null
+    exit
+    ;;
+  # The others know nothing of sessions.
   residue)
     shift
-    on 1 residue "$@"
+    on "$(wait_until leads)" residue "$@"
     exit
     ;;
   *) die "say start (with empty data), stop, restart or uri" ;;

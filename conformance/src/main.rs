@@ -81,14 +81,21 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Four tasks of each language count under one lock, and one process of each language is killed on the way.
+    /// Tasks of each language count under one lock, while one process of each language is killed, and members of a
+    /// cluster are killed, stopped and cut off.
     Languages {
         /// The store; may be repeated.
         #[arg(long = "store", required = true)]
         stores: Vec<String>,
+        /// Only languages of these faces; may be repeated.
+        #[arg(long = "face")]
+        faces: Vec<String>,
         /// How often the counter is raised, by all together.
         #[arg(long, default_value_t = 10_000)]
         increments: u64,
+        /// How many tasks of each language.
+        #[arg(long, default_value_t = 4)]
+        tasks: u64,
         /// Who is killed when.
         #[arg(long, default_value_t = 1)]
         seed: u64,
@@ -150,10 +157,10 @@ fn obey(command: Command) -> Result<bool, String> {
             println!("{} passed, {failed} failed, 0 skipped", stores.len() - failed);
             Ok(failed == 0)
         }
-        Command::Languages { stores, increments, seed } => {
+        Command::Languages { stores, faces, increments, tasks, seed } => {
             let mut failed = 0;
             for store in &stores {
-                let wanted = languages::Options { store: store.clone(), increments, seed };
+                let wanted = languages::Options { store: store.clone(), faces: faces.clone(), increments, tasks, seed };
                 failed += usize::from(!languages::run(&suite, &wanted, &|line| println!("{line}"))?);
             }
             println!("{} passed, {failed} failed, 0 skipped", stores.len() - failed);

@@ -31,9 +31,10 @@ pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
     if scenario.peer != Peer::No {
         let both = |peer: &Face, face: &Face| {
             let teams = [vec![face.clone(), peer.clone()], vec![peer.clone(), face.clone()]];
-            teams.into_iter().take(if scenario.peer == Peer::Second { 1 } else { 2 })
+            teams.into_iter().take(if scenario.peer == Peer::Either { 2 } else { 1 })
         };
-        return peers.iter().flat_map(|peer| faces.iter().flat_map(move |face| both(peer, face))).collect();
+        let peers = peers.iter().filter(|peer| peer.beside == (scenario.peer == Peer::Beside));
+        return peers.flat_map(|peer| faces.iter().flat_map(move |face| both(peer, face))).collect();
     }
     let mut teams: Vec<_> = faces.iter().map(|face| vec![face.clone()]).collect();
     if scenario.mixed == Mixed::Yes {
@@ -356,6 +357,11 @@ mod tests {
         let names: Vec<_> =
             teams(&scenario("m", "peer = 'second'"), &faces).iter().map(|team| team_name(team)).collect();
         assert_eq!(names, ["a+theirs", "b+theirs"]);
+        let beside = [face("a"), Face { beside: true, ..faces[1].clone() }];
+        assert!(teams(&met, &beside).is_empty(), "it waits for ours, and ours are refused beside its own");
+        let names: Vec<_> =
+            teams(&scenario("m", "peer = 'beside'"), &beside).iter().map(|team| team_name(team)).collect();
+        assert_eq!(names, ["a+theirs"]);
         let triples = all(&[met], &faces, &[store("s"), store("t")]);
         assert_eq!(triples.iter().filter(|triple| triple.store == "s").count(), 4);
         assert_eq!(triples.len(), 4);

@@ -25,6 +25,10 @@ pub struct Face {
     pub command: Vec<String>,
     /// For a library that is not ours: the store where we keep locks as it does.
     pub joins: Option<String>,
+    /// For such a library, where its locks are of another recipe than ours there: it waits for ours, and ours are
+    /// refused beside its own.
+    #[serde(default)]
+    pub beside: bool,
     /// For such a library: its version, with which that in the peer's greeting has to begin, where there is one.
     pub version: Option<String>,
     /// The stores that it has, where it has not all of them.
@@ -95,9 +99,12 @@ pub struct Store {
     /// Whether a lock's ttl is at most that of the address: then a scenario's longest is put there.
     #[serde(default)]
     pub ttl_in_address: bool,
+    /// How many servers a cluster has. Its service tells which of them leads (`leader`), does to one what `befall` says
+    /// (`member`), and waits until all serve (`whole`).
+    pub members: Option<u8>,
     /// The key that a lock `{lock}` is kept under, where that is not its name.
     pub key: Option<String>,
-    /// Why nothing is played there but with the library that joins it.
+    /// Why nothing is played there but with the library that joins it, and torture.
     pub peers_only: Option<String>,
     /// Promises that only the server could deny, and denies here.
     #[serde(default)]
@@ -117,7 +124,7 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 18] = [
+pub const ABILITIES: [&str; 19] = [
     "restart",
     "count",
     "foreign",
@@ -136,6 +143,7 @@ pub const ABILITIES: [&str; 18] = [
     "revocable",
     "together",
     "size",
+    "wake",
 ];
 
 /// This folder.
@@ -262,9 +270,14 @@ impl RunningStore {
 
     /// The same for what this scenario asks of it.
     pub fn uri_for(&self, scenario: &Scenario, name: &str, folder: &Path) -> String {
+        self.uri_of(scenario.longest_ttl(), name, folder)
+    }
+
+    /// The same for whoever holds for that ttl, in seconds, at most.
+    pub fn uri_of(&self, ttl: f64, name: &str, folder: &Path) -> String {
         let uri = self.uri(name, folder);
         match self.store.ttl_in_address {
-            true => format!("{uri}{}ttl={}s", if uri.contains('?') { '&' } else { '?' }, scenario.longest_ttl()),
+            true => format!("{uri}{}ttl={ttl}s", if uri.contains('?') { '&' } else { '?' }),
             false => uri,
         }
     }
@@ -296,15 +309,22 @@ impl RunningStore {
 
     fn service(&self, words: &[&str]) -> Result<String, String> {
         let service = self.store.service.as_deref().ok_or_else(|| format!("{} has no service", self.store.name))?;
-        let mut command = Command::new(here().join("services").join(service));
-        let output =
-            command.args(words).stdin(Stdio::null()).output().map_err(|error| format!("{service}: {error}"))?;
-        if !output.status.success() {
-            let error = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("{service} {}: {}", words.join(" "), error.trim()));
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        ask(service, words)
     }
+}
+
+/// Has a script of `services` do something; what it says.
+///
+/// # Errors
+/// When it fails, with what it said then.
+pub fn ask(service: &str, words: &[&str]) -> Result<String, String> {
+    let mut command = Command::new(here().join("services").join(service));
+    let output = command.args(words).stdin(Stdio::null()).output().map_err(|error| format!("{service}: {error}"))?;
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{service} {}: {}", words.join(" "), error.trim()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 impl Drop for RunningStore {

@@ -78,6 +78,8 @@ pub enum Peer {
     Either,
     /// As b and d.
     Second,
+    /// As b and d, with one whose locks are of another recipe than ours.
+    Beside,
 }
 
 impl TryFrom<Value> for Peer {
@@ -88,7 +90,8 @@ impl TryFrom<Value> for Peer {
             (Some(true), _) => Ok(Peer::Either),
             (Some(false), _) => Ok(Peer::No),
             (_, Some("second")) => Ok(Peer::Second),
-            _ => Err(format!("peer is {value}; it is true, or \"second\"")),
+            (_, Some("beside")) => Ok(Peer::Beside),
+            _ => Err(format!("peer is {value}; it is true, \"second\" or \"beside\"")),
         }
     }
 }

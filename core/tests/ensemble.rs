@@ -1,13 +1,16 @@
-//! Locks on an ensemble of three ZooKeeper servers, of which some are killed, stopped and started again while locks are
-//! held and waited for.
+//! Locks on an ensemble of three ZooKeeper servers, of which some are killed, stopped and started again, cut off from
+//! the others and from clients, or have no room left on their disk, while locks are held and waited for.
 
+mod disk;
 mod zookeeper_server;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use disk::Disk;
 use lockwright::Kind;
 use lockwright::blocking::{Client, Guard};
 use lockwright::lease::{LossReason, ReleaseOutcome};
@@ -25,8 +28,8 @@ fn waiting(client: &Client, name: &'static str, line: u64) -> mpsc::Receiver<Gua
 
 /// One before each member, and the hosts of an address through them.
 fn gates(ensemble: &Ensemble) -> (Vec<Gate>, String) {
-    let gates: Vec<_> = ensemble.servers.iter().map(Gate::before).collect();
-    let hosts = gates.iter().map(|gate| &*gate.address).collect::<Vec<_>>().join(",");
+    let gates: Vec<_> = ensemble.servers.iter().map(Server::gate).collect();
+    let hosts = gates.iter().map(Gate::address).collect::<Vec<_>>().join(",");
     (gates, hosts)
 }
 
@@ -131,6 +134,7 @@ fn servers_that_are_stopped_for_longer_than_the_session_make_no_holder_before_th
 /// What those who count under a lock find out.
 #[derive(Default)]
 struct Count {
+    over: AtomicBool,
     holders: Mutex<Vec<(usize, Arc<Guard>)>>,
     grants: AtomicU64,
     lost: AtomicU64,
@@ -142,11 +146,11 @@ struct Count {
 }
 
 impl Count {
-    /// Takes the lock again and again until the time is over; whoever holds it looks whether somebody else does who has
-    /// not lost it.
-    fn work(&self, who: usize, client: &Client, until: Instant) {
+    /// Takes the lock again and again until all is over; whoever holds it looks whether somebody else does who has not
+    /// lost it.
+    fn work(&self, who: usize, client: &Client) {
         let lock = client.lock("counted").timeout(Duration::from_secs(5)).build().unwrap();
-        while Instant::now() < until {
+        while !self.over.load(Ordering::Relaxed) {
             let Ok(guard) = lock.acquire() else {
                 self.failures.fetch_add(1, Ordering::Relaxed);
                 continue;
@@ -171,6 +175,60 @@ impl Count {
             let _ = Arc::into_inner(guard).map(Guard::release);
         }
     }
+
+    /// Waits until they go on, long after whatever is on its way has come.
+    fn go_on(&self, after: &str) {
+        let before = self.grants.load(Ordering::Relaxed);
+        until(&format!("they go on after {after}"), || self.grants.load(Ordering::Relaxed) > before + 40);
+    }
+
+    fn judge(&self) {
+        let of = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
+        println!(
+            "{} grants, {} lost, {} not in time, {} overlaps, {} tokens that did not rise",
+            of(&self.grants),
+            of(&self.lost),
+            of(&self.failures),
+            of(&self.overlaps),
+            of(&self.stale)
+        );
+        assert!(of(&self.grants) > 100);
+        assert_eq!((of(&self.overlaps), of(&self.stale)), (0, 0));
+    }
+}
+
+/// Has tasks of several clients contend for one lock while things befall the ensemble: no two hold it at once,
+/// everybody is served afterwards, and then nothing is left.
+fn contend_while(ensemble: &Ensemble, hosts: &str, faults: impl FnOnce(&Count)) {
+    const CLIENTS: usize = 4;
+    const TASKS: usize = 4;
+    let uri = format!("zookeeper://{hosts}/locks?tick=100ms&ttl=4s&store_timeout=20s");
+    let (clients, count) = ([(); CLIENTS].map(|()| open(&uri).unwrap()), Count::default());
+    thread::scope(|scope| {
+        for (number, client) in clients.iter().enumerate() {
+            for task in 0..TASKS {
+                let count = &count;
+                scope.spawn(move || count.work(number * TASKS + task, client));
+            }
+        }
+        // Else nobody would be told that it is over.
+        let made = panic::catch_unwind(AssertUnwindSafe(|| faults(&count)));
+        count.over.store(true, Ordering::Relaxed);
+        made.unwrap_or_else(|panic| panic::resume_unwind(panic));
+    });
+    count.judge();
+    for client in &clients {
+        let served = client.lock("counted").timeout(PATIENCE).acquire().unwrap();
+        assert_eq!(served.release().unwrap(), ReleaseOutcome::Released);
+    }
+    assert!(clients[0].inspect("counted").unwrap().is_free());
+    clients.iter().for_each(Client::close);
+    until("no session and no watch is left", || {
+        ensemble.servers.iter().all(|server| {
+            server.ask("dump").contains("Sessions with Ephemerals (0)")
+                && server.ask("wchs").contains("Total watches:0")
+        })
+    });
 }
 
 /// How long faults are made: longer where that is asked for.
@@ -181,21 +239,10 @@ fn span() -> Duration {
 
 #[test]
 fn no_two_hold_while_members_are_killed_stopped_and_cut_off_and_nothing_is_left() {
-    const CLIENTS: usize = 4;
-    const TASKS: usize = 4;
     let ensemble = Ensemble::start();
     let (gates, hosts) = gates(&ensemble);
-    let uri = format!("zookeeper://{hosts}/locks?tick=100ms&ttl=4s&store_timeout=20s");
-    let clients = [(); CLIENTS].map(|()| open(&uri).unwrap());
-    let (count, until_then) = (Arc::new(Count::default()), Instant::now() + span());
-    thread::scope(|scope| {
-        for (number, client) in clients.iter().enumerate() {
-            for task in 0..TASKS {
-                let count = count.clone();
-                scope.spawn(move || count.work(number * TASKS + task, client, until_then));
-            }
-        }
-        let mut round = 0;
+    contend_while(&ensemble, &hosts, |_| {
+        let (until_then, mut round) = (Instant::now() + span(), 0);
         while Instant::now() + Duration::from_secs(5) < until_then {
             let victim = if (round / 3) % 2 == 1 { ensemble.follower() } else { ensemble.leader() };
             match round % 3 {
@@ -219,31 +266,46 @@ fn no_two_hold_while_members_are_killed_stopped_and_cut_off_and_nothing_is_left(
             round += 1;
         }
     });
-    let of = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
-    println!(
-        "{} grants, {} lost, {} not in time, {} overlaps, {} tokens that did not rise",
-        of(&count.grants),
-        of(&count.lost),
-        of(&count.failures),
-        of(&count.overlaps),
-        of(&count.stale)
-    );
-    assert!(of(&count.grants) > 100);
-    assert_eq!((of(&count.overlaps), of(&count.stale)), (0, 0));
-    // Everybody is served, and then nothing is left: no contender, and no watch of one.
-    for client in &clients {
-        assert_eq!(
-            client.lock("counted").timeout(PATIENCE).acquire().unwrap().release().unwrap(),
-            ReleaseOutcome::Released
-        );
-    }
-    assert!(clients[0].inspect("counted").unwrap().is_free());
-    clients.iter().for_each(Client::close);
-    until("no session and no watch is left", || {
-        ensemble.servers.iter().all(|server| {
-            server.ask("dump").contains("Sessions with Ephemerals (0)")
-                && server.ask("wchs").contains("Total watches:0")
-        })
+}
+
+#[test]
+fn a_member_that_is_cut_off_from_the_others_makes_no_second_holder() {
+    let ensemble = Ensemble::start();
+    let (gates, hosts) = gates(&ensemble);
+    contend_while(&ensemble, &hosts, |count| {
+        for member in [Ensemble::leader, Ensemble::follower] {
+            for is_cut_off_from_clients in [false, true] {
+                let victim = member(&ensemble);
+                ensemble.between.cut_off(victim);
+                if is_cut_off_from_clients {
+                    gates[victim].shut();
+                }
+                until("it serves nobody", || !ensemble.servers[victim].serves());
+                count.go_on("a member was cut off");
+                ensemble.between.heal();
+                gates[victim].open();
+                ensemble.is_whole();
+                count.go_on("it came back");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_member_whose_disk_is_full_takes_no_lock_along() {
+    let Some(disk) = Disk::of("16m") else { return };
+    let ensemble = Ensemble::start_on(Some(disk.path()));
+    let full = &ensemble.servers[2];
+    println!("the member whose disk is filled: {}", if ensemble.leader() == 2 { "it leads" } else { "it follows" });
+    contend_while(&ensemble, &ensemble.hosts(), |count| {
+        count.go_on("the beginning");
+        disk.fill();
+        until("it serves nobody", || !full.serves());
+        count.go_on("a disk was full");
+        disk.make_room();
+        full.run("restart");
+        ensemble.is_whole();
+        count.go_on("there is room");
     });
 }
 

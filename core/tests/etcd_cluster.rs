@@ -1,28 +1,25 @@
 //! What befalls a cluster of etcd while its locks are held and waited for.
 //!
-//! Each test is alone with the cluster, since all of them break it.
+//! Each test is alone with the cluster, since all of them break it; what stays broken befalls one of the test's own.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod disk;
+mod gate;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use disk::Disk;
+use gate::{Between, Gate};
 use lockwright::Kind;
 use lockwright::blocking::{Client, Guard};
 use lockwright::lease::LossReason;
 
 const WAIT: Duration = Duration::from_secs(60);
-
-fn script() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/services/etcd-cluster.sh")
-}
-
-fn asked(words: &[&str]) -> String {
-    let done = Command::new(script()).args(words).output().unwrap();
-    assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap().trim().to_owned()
-}
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
@@ -32,29 +29,71 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// The cluster, to whoever breaks it, and as it was once that is over.
+/// A cluster, to whoever breaks it, and as it was once that is over.
 struct Cluster {
     uri: String,
+    /// Of one of the test's own, which ends with it: where it runs, and what it was set up with.
+    own: Option<(tempfile::TempDir, Vec<(&'static str, String)>)>,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Cluster {
     fn new() -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let uri = std::env::var("LOCKWRIGHT_TEST_ETCD_CLUSTER").unwrap_or_else(|_| {
             panic!(
                 "these tests need a cluster of etcd: run `conformance/services/etcd-cluster.sh start` and set \
                  LOCKWRIGHT_TEST_ETCD_CLUSTER to the address it prints"
             )
         });
-        let cluster = Cluster { uri, _alone: alone };
-        until("all members answer", || cluster.members().iter().all(|member| cluster.answers(member)));
-        cluster
+        Cluster { uri, own: None, _alone: alone() }.whole()
+    }
+
+    /// One of the test's own.
+    fn start() -> Self {
+        Cluster::start_at(ports(), "", tempfile::tempdir().unwrap())
+    }
+
+    /// The same, whose members can be cut off from one another.
+    fn apart() -> (Self, Between) {
+        let (ports, folder) = (ports(), tempfile::tempdir().unwrap());
+        let pids = folder.path().join("etcd-cluster");
+        let pid =
+            move |member: usize| fs::read_to_string(pids.join(format!("{}.pid", member + 1))).ok()?.trim().parse().ok();
+        let between = Between::new(3, pid);
+        let found = [0, 1, 2].map(|member| between.gate(member, ports + 2 * member as u16 + 1).to_string());
+        (Cluster::start_at(ports, &found.join(" "), folder), between)
+    }
+
+    fn start_at(ports: u16, found: &str, folder: tempfile::TempDir) -> Self {
+        let settings = vec![
+            ("LOCKWRIGHT_RUN_DIR", folder.path().to_str().unwrap().to_owned()),
+            ("LOCKWRIGHT_ETCD_CLUSTER_PORT", ports.to_string()),
+            ("LOCKWRIGHT_ETCD_PEERS", found.to_owned()),
+        ];
+        let mut cluster = Cluster { uri: String::new(), own: Some((folder, settings)), _alone: alone() };
+        cluster.uri = cluster.asked(&["start"]);
+        cluster.whole()
+    }
+
+    fn whole(self) -> Self {
+        until("all members answer", || self.members().iter().all(|member| self.answers(member)));
+        self
+    }
+
+    fn script(&self, words: &[&str]) -> Output {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/services/etcd-cluster.sh");
+        let settings = self.own.iter().flat_map(|(_, settings)| settings.iter().map(|(name, value)| (name, value)));
+        Command::new(path).args(words).envs(settings).output().unwrap()
+    }
+
+    fn asked(&self, words: &[&str]) -> String {
+        let done = self.script(words);
+        assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap().trim().to_owned()
     }
 
     fn client(&self, options: &str) -> Client {
-        lockwright::blocking::connect(&format!("{}?{options}", self.uri)).unwrap()
+        connect(&self.uri, options)
     }
 
     fn members(&self) -> Vec<String> {
@@ -73,17 +112,8 @@ impl Cluster {
         self.etcdctl(member, &["get", "nothing"]).is_some()
     }
 
-    /// While one is being chosen, the members may say nothing that can be read.
     fn leader(&self) -> String {
-        let began = Instant::now();
-        loop {
-            let said = Command::new(script()).arg("leader").output().unwrap();
-            let leader = String::from_utf8_lossy(&said.stdout).trim().to_owned();
-            if leader.len() == 1 {
-                return leader;
-            }
-            assert!(began.elapsed() < WAIT, "nobody leads: {}", String::from_utf8_lossy(&said.stderr));
-        }
+        self.asked(&["leader"])
     }
 
     fn follower(&self) -> String {
@@ -92,7 +122,43 @@ impl Cluster {
     }
 
     fn befalls(&self, member: &str, what: &str) {
-        asked(&["member", member, what]);
+        self.asked(&["member", member, what]);
+    }
+
+    /// Has the member keep its data there from now on; of a cluster of the test's own.
+    fn moves(&self, member: &str, to: &Path) {
+        let (folder, _) = self.own.as_ref().unwrap();
+        let folder = folder.path().join("etcd-cluster");
+        let process = Path::new("/proc").join(fs::read_to_string(folder.join(format!("{member}.pid"))).unwrap().trim());
+        self.befalls(member, "down");
+        until("it is gone", || !process.exists());
+        let (from, to) = (folder.join(format!("data-m{member}")), to.join("data"));
+        assert!(Command::new("cp").arg("-a").args([&from, &to]).status().unwrap().success());
+        fs::remove_dir_all(&from).unwrap();
+        std::os::unix::fs::symlink(&to, &from).unwrap();
+        self.befalls(member, "up");
+        let address = &self.members()[member.parse::<usize>().unwrap() - 1];
+        until("it is back", || self.answers(address));
+    }
+
+    fn is_led_by(&self, member: &str) {
+        let (members, at) = (self.members(), member.parse::<usize>().unwrap() - 1);
+        let status = self.etcdctl(&members[at], &["endpoint", "status"]).unwrap();
+        let id = status.split(", ").nth(1).unwrap();
+        let leader = &members[self.leader().parse::<usize>().unwrap() - 1];
+        assert!(leader == &members[at] || self.etcdctl(leader, &["move-leader", id]).is_some());
+        until("it leads", || self.leader() == member);
+    }
+
+    /// How many watches all members have.
+    fn watches(&self) -> u64 {
+        let of = |member: &String| {
+            let done = Command::new("curl").args(["-sf", &format!("http://{member}/metrics")]).output().unwrap();
+            let text = String::from_utf8(done.stdout).unwrap();
+            let line = text.lines().find(|line| line.starts_with("etcd_debugging_mvcc_watcher_total "));
+            line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).unwrap_or_default() as u64
+        };
+        self.members().iter().map(of).sum()
     }
 
     /// None while no member answers, such as one that was just behind the others.
@@ -111,15 +177,33 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         for member in ["1", "2", "3"] {
             for what in ["up", "cont"] {
-                let _ = Command::new(script()).args(["member", member, what]).output();
+                self.script(&["member", member, what]);
             }
         }
+        if self.own.is_some() {
+            self.script(&["stop"]);
+        }
     }
+}
+
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The first of six ports, one after the other, that nobody has.
+fn ports() -> u16 {
+    let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    (20_000..30_000).step_by(10).find(|first| (*first..*first + 6).all(is_free)).unwrap()
 }
 
 fn name(of: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("cluster-{}-{}/{of}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn connect(uri: &str, options: &str) -> Client {
+    lockwright::blocking::connect(&format!("{uri}?{options}")).unwrap()
 }
 
 /// From when to when somebody believed to hold it, under which token.
@@ -139,8 +223,8 @@ struct Contenders {
 }
 
 impl Contenders {
-    fn new(cluster: &Cluster, name: &str, options: &str) -> Self {
-        let clients: Vec<_> = (0..4).map(|_| cluster.client(options)).collect();
+    fn new(uri: &str, name: &str) -> Self {
+        let clients: Vec<_> = (0..4).map(|_| connect(uri, "ttl=5s")).collect();
         let (holds, over) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
         let contend = |client: &Client| {
             let (lock, holds, over) = (client.lock(name).build().unwrap(), holds.clone(), over.clone());
@@ -170,8 +254,8 @@ impl Contenders {
         until(&format!("they go on after {after}"), || self.count() > before + 40);
     }
 
-    /// Stops them; how many holds there were, and what was refused meanwhile. No two overlap.
-    fn judged(self) -> (usize, Vec<String>) {
+    /// Stops them. No two overlapped, and they leave nothing in the cluster, which had so many leases before.
+    fn judge(self, cluster: &Cluster, name: &str, leases: usize) {
         self.over.store(true, Ordering::Relaxed);
         let refused: Vec<_> = self.threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
         drop(self.clients);
@@ -181,7 +265,10 @@ impl Contenders {
         assert!(overlaps.is_empty(), "{} of {} overlap: {:?}", overlaps.len(), holds.len(), overlaps.first());
         let falls: Vec<_> = holds.windows(2).filter(|two| two[1].token <= two[0].token).collect();
         assert!(falls.is_empty(), "tokens rise: {:?}", falls.first());
-        (holds.len(), refused)
+        println!("{} holds, none overlaps; {} refused: {:?}", holds.len(), refused.len(), refused.first());
+        until("no key is left", || cluster.keys(name).is_some_and(|keys| keys.trim().is_empty()));
+        until("no lease is left", || cluster.leases().is_some_and(|left| left <= leases));
+        until("no watch is left", || cluster.watches() == 0);
     }
 }
 
@@ -206,7 +293,7 @@ fn members_are_killed_and_stopped_while_a_lock_is_held_and_waited_for() {
     let cluster = Cluster::new();
     let name = name("x");
     let leases = cluster.leases().unwrap();
-    let contenders = Contenders::new(&cluster, &name, "ttl=5s");
+    let contenders = Contenders::new(&cluster.uri, &name);
     contenders.go_on("the beginning");
     cluster.befalls(&cluster.leader(), "kill");
     contenders.go_on("the leader was killed");
@@ -218,10 +305,52 @@ fn members_are_killed_and_stopped_while_a_lock_is_held_and_waited_for() {
     // If it went on instead, this etcd would end leases that are kept alive: see the page of the store.
     cluster.befalls(&stopped, "kill");
     contenders.go_on("the one that was stopped is begun anew");
-    let (holds, refused) = contenders.judged();
-    println!("{holds} holds, none overlaps; {} refused: {:?}", refused.len(), refused.first());
-    until("no key is left", || cluster.keys(&name).is_some_and(|keys| keys.trim().is_empty()));
-    until("no lease is left", || cluster.leases().is_some_and(|left| left <= leases));
+    contenders.judge(&cluster, &name, leases);
+}
+
+#[test]
+fn a_member_that_is_cut_off_from_the_others_makes_no_second_holder() {
+    let (cluster, between) = Cluster::apart();
+    let members = cluster.members();
+    let gates: Vec<_> =
+        members.iter().map(|host| Gate::before(host.rsplit(':').next().unwrap().parse().unwrap())).collect();
+    let uri = format!("etcd://{}", gates.iter().map(Gate::address).collect::<Vec<_>>().join(","));
+    let name = name("x");
+    let contenders = Contenders::new(&uri, &name);
+    for member in [Cluster::leader, Cluster::follower] {
+        for is_cut_off_from_clients in [false, true] {
+            let victim = member(&cluster).parse::<usize>().unwrap() - 1;
+            between.cut_off(victim);
+            if is_cut_off_from_clients {
+                gates[victim].shut();
+            }
+            until("it serves nobody", || !cluster.answers(&members[victim]));
+            contenders.go_on("a member was cut off");
+            between.heal();
+            gates[victim].open();
+            until("it is back", || cluster.answers(&members[victim]));
+            contenders.go_on("it came back");
+        }
+    }
+    contenders.judge(&cluster, &name, 0);
+}
+
+#[test]
+fn a_member_whose_disk_is_full_takes_no_lock_along() {
+    let Some(disk) = Disk::of("320m") else { return };
+    let (cluster, name) = (Cluster::start(), name("x"));
+    cluster.moves("3", disk.path());
+    cluster.is_led_by("3");
+    let full = &cluster.members()[2];
+    let contenders = Contenders::new(&cluster.uri, &name);
+    contenders.go_on("the beginning");
+    disk.fill();
+    until("it serves nobody", || !cluster.answers(full));
+    contenders.go_on("a disk was full");
+    disk.make_room();
+    until("it is back", || cluster.answers(full));
+    contenders.go_on("there is room");
+    contenders.judge(&cluster, &name, 0);
 }
 
 #[test]

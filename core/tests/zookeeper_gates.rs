@@ -9,7 +9,7 @@ use std::time::Duration;
 use lockwright::blocking::{Barrier, Client, Latch};
 use lockwright::{Arrival, Error, Kind};
 use rustix::process::Signal;
-use zookeeper_server::{Gate, Server, until};
+use zookeeper_server::{Server, until};
 
 fn latch(client: &Client, name: &str, count: u32) -> Latch {
     client.latch(name, count).build().unwrap()
@@ -74,8 +74,8 @@ fn who_waits_for_a_latch_goes_on_once_all_have_counted_down_and_each_counts_once
 #[test]
 fn a_count_down_whose_answer_is_lost_counts_once() {
     let server = Server::start();
-    let way = Gate::before(&server);
-    let client = way.client("ttl=2s&response_timeout=300ms");
+    let way = server.gate();
+    let client = server.client_by(&way, "ttl=2s&response_timeout=300ms");
     let latch = latch(&client, "x", 30);
     assert_eq!(latch.count_down().unwrap(), 29);
     for left in (9..29).rev() {
@@ -173,8 +173,8 @@ fn a_time_limit_tells_the_truth_however_the_barrier_opens() {
 #[test]
 fn a_party_whose_session_ends_while_it_waits_does_not_know_whether_it_passed() {
     let server = Server::start();
-    let way = Gate::before(&server);
-    let (cut, other) = (way.client("ttl=2s"), server.client("ttl=2s"));
+    let way = server.gate();
+    let (cut, other) = (server.client_by(&way, "ttl=2s"), server.client("ttl=2s"));
     let theirs = barrier(&other, "x", 2);
     let waits = {
         let barrier = barrier(&cut, "x", 2);

@@ -12,7 +12,7 @@ use lockwright::blocking::Guard;
 use lockwright::finding::Severity;
 use lockwright::lease::{LossReason, ReleaseOutcome};
 use lockwright::{Kind, Token};
-use zookeeper_server::{Gate, PATIENCE, PLAIN, Server, until, waiting};
+use zookeeper_server::{PATIENCE, PLAIN, Server, until, waiting};
 
 /// Gives it back, and says under which token it was held.
 fn given_back(guard: Guard) -> Token {
@@ -53,8 +53,8 @@ fn whoever_gives_back_what_was_broken_gives_back_nothing_that_was_taken_since() 
 #[test]
 fn whoever_is_cut_off_is_told_before_another_can_hold() {
     let server = Server::start();
-    let gate = Gate::before(&server);
-    let (holder, other) = (gate.client("ttl=1s"), server.client("ttl=20s"));
+    let gate = server.gate();
+    let (holder, other) = (server.client_by(&gate, "ttl=1s"), server.client("ttl=20s"));
     let guard = holder.lock("x").acquire().unwrap();
     let hear = waiting(&other, "x");
     gate.shut();
@@ -71,8 +71,8 @@ fn whoever_is_cut_off_is_told_before_another_can_hold() {
 #[test]
 fn whoever_waits_while_its_session_ends_stands_in_line_again() {
     let server = Server::start();
-    let gate = Gate::before(&server);
-    let (waiter, holder) = (gate.client("ttl=1s&store_timeout=60s"), server.client("ttl=20s"));
+    let gate = server.gate();
+    let (waiter, holder) = (server.client_by(&gate, "ttl=1s&store_timeout=60s"), server.client("ttl=20s"));
     let guard = holder.lock("x").acquire().unwrap();
     let hear = waiting(&waiter, "x");
     gate.shut();

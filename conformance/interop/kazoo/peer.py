@@ -1,4 +1,7 @@
-"""kazoo's Lock, its ReadLock and WriteLock, and its Semaphore, as a peer. They last as long as their client's session."""
+"""kazoo's Lock, its ReadLock and WriteLock, and its Semaphore, as a peer. They last as long as their client's session.
+
+Arguments are patterns of names of other nodes that are to be waited for, too.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class Kazoo(Peer):
         if command.get("permits") is not None:
             lock = client.kazoo.Semaphore(path, "kazoo", max_leases=command["permits"])
         else:
-            lock = kinds[share](path, "kazoo")
+            lock = kinds[share](path, "kazoo", extra_lock_patterns=sys.argv[1:])
         try:
             got = lock.acquire(blocking=timeout != 0, timeout=timeout or None)
         except LockTimeout:

@@ -12,8 +12,8 @@ need_etcd() {
 
 packages() { need_etcd; }
 
-# member_settings NAME CLIENTS PEERS CLUSTER: the configuration of the member that serves at the URL CLIENTS and meets the others,
-# of whom CLUSTER is the list, at the URL PEERS.
+# member_settings NAME CLIENTS PEERS CLUSTER [FOUND]: the configuration of the member that serves at the URL CLIENTS and meets the
+# others, of whom CLUSTER is the list, at the URL PEERS; where something stands before that, they find it at the URL FOUND.
 member_settings() {
   cat <<END
 name: $1
@@ -21,7 +21,7 @@ data-dir: data-$1
 listen-client-urls: $2
 advertise-client-urls: $2
 listen-peer-urls: $3
-initial-advertise-peer-urls: $3
+initial-advertise-peer-urls: ${5:-$3}
 initial-cluster: $4
 initial-cluster-token: $NAME-$PORT
 log-level: warn

@@ -75,6 +75,16 @@ until_answers() {
   done
 }
 
+# wait_until COMMAND...: for 30 s at most, until it succeeds; what it says then.
+wait_until() {
+  local deadline=$((SECONDS + 30)) said
+  until said=$("$@"); do
+    ((SECONDS <= deadline)) || die "not for 30 s: $*"
+    sleep 0.05
+  done
+  echo "$said"
+}
+
 quit() { halt TERM || halt KILL; }
 
 # A killed server keeps its port until its last thread is through, and one of them may wait for the disk.

@@ -1,6 +1,6 @@
-//! All languages at one lock: four tasks of each raise an unguarded counter, so many times in all, though one process
-//! of each language is killed on the way, and another does the rest of its work. Where a task is a process, as in PHP,
-//! four are started.
+//! All languages at one lock: as many tasks of each raise an unguarded counter, so many times in all, though one
+//! process of each language is killed on the way, and another does the rest of its work. Where a task is a process, as
+//! in PHP, so many are started. Where the store is a cluster, its members fail meanwhile.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{SERVED_WITHIN, TASKS, Worker, read};
+use super::members::Members;
+use super::proxy::Proxy;
+use super::{SERVED_WITHIN, Ways, Worker, chosen, left_behind, read, told};
 use crate::clock::{self, between};
 use crate::dice::Dice;
-use crate::matrix::{one_of_each_language, ours_with};
+use crate::matrix::one_of_each_language;
 use crate::record::Event;
 use crate::referee::{self, History};
 use crate::rows::{Face, RunningStore};
@@ -22,15 +24,26 @@ use crate::scenario::Signal;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub store: String,
+    /// Only these faces; empty for all.
+    pub faces: Vec<String>,
     /// How often the counter is raised, by all together.
     pub increments: u64,
+    /// How many of each language do that.
+    pub tasks: u64,
     pub seed: u64,
 }
 
-/// How much longer than an increment takes on a busy machine all of them may take together, in seconds.
-const SECONDS_AN_INCREMENT: f64 = 0.02;
-/// How long a killed process's lock may stay its own.
-const TTL: f64 = 1.0;
+/// What to expect of a store.
+struct Pace {
+    /// How long a killed process's lock may stay its own, in seconds.
+    ttl: f64,
+    /// How long an increment takes at most if all together are looked at, in seconds.
+    increment: f64,
+}
+
+const OF_A_SERVER: Pace = Pace { ttl: 1.0, increment: 0.02 };
+/// Nobody loses its lock while another member comes to lead, so that the counter is exact.
+const OF_A_CLUSTER: Pace = Pace { ttl: 10.0, increment: 0.1 };
 
 /// Plays it; false when something was violated. `tell` hears how it ended.
 ///
@@ -42,17 +55,23 @@ pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool,
     let scratch = Scratch::new()?;
     let word = scratch.word(&format!("languages-{}", wanted.store));
     let folder = scratch.folder(&word)?;
-    let faces = one_of_each_language(&ours_with(&suite.faces, &place.store));
-    let uri = place.uri(&word, &folder);
-    let mut crowd = Crowd { uri, word, folder, hands: Vec::new(), history: History::default(), logs: Vec::new() };
+    let faces = one_of_each_language(&chosen(suite, &place, &wanted.faces));
+    let pace = if place.store.members.is_some() { OF_A_CLUSTER } else { OF_A_SERVER };
+    let uri = place.uri_of(pace.ttl, &word, &folder);
+    let proxy = if place.store.members.is_some() { Proxy::before(&uri)? } else { None };
+    let ways = Ways { uri, proxy };
+    let mut crowd =
+        Crowd { ways, ttl: pace.ttl, word, folder, hands: Vec::new(), history: History::default(), logs: Vec::new() };
     let began = clock::now();
     crowd.hire(&faces, wanted)?;
-    let mut wrong = crowd.work(SERVED_WITHIN + wanted.increments as f64 * SECONDS_AN_INCREMENT)?;
+    let members = Members::begin(&place.store, crowd.ways.proxy.as_ref(), wanted.seed);
+    let worked = crowd.work(SERVED_WITHIN + wanted.increments as f64 * pace.increment);
+    let faults = members.map(Members::calm).transpose()?.unwrap_or_default();
+    let mut wrong = worked?;
     let took = between(began, clock::now());
-    let told = crowd.judge(wanted.increments, &mut wrong)?;
-    let residue = place.residue(&crowd.word)?;
-    wrong.extend((!residue.is_empty()).then(|| format!("it leaves this behind for ever:\n{residue}")));
-    tell(&format!("{}: {told}, {took:.1} s", wanted.store));
+    let judged = crowd.judge(wanted.increments, &mut wrong)?;
+    wrong.extend(left_behind(&place, &crowd.word)?);
+    tell(&format!("{}: {judged}, {took:.1} s; {}", wanted.store, told(&faults)));
     wrong.iter().take(20).for_each(|wrong| tell(&format!("WRONG  {wrong}")));
     if !wrong.is_empty() {
         tell(&format!("seed {}; what was logged is in {}", wanted.seed, scratch.keep().display()));
@@ -61,7 +80,8 @@ pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool,
 }
 
 struct Crowd {
-    uri: String,
+    ways: Ways,
+    ttl: f64,
     word: String,
     folder: PathBuf,
     hands: Vec<Hand>,
@@ -88,7 +108,7 @@ impl Crowd {
         let mut dice = Dice::new(wanted.seed);
         let parts = |of: u64, among: u64| (0..among).map(move |part| of / among + u64::from(part < of % among));
         for (face, share) in faces.iter().zip(parts(wanted.increments, faces.len() as u64)) {
-            let (processes, tasks) = if face.one_thread.is_some() { (TASKS, 1) } else { (1, TASKS) };
+            let (processes, tasks) = if face.one_thread.is_some() { (wanted.tasks, 1) } else { (1, wanted.tasks) };
             let doomed = dice.below(processes);
             for (number, share) in (0..).zip(parts(share, processes)) {
                 let doom = (number == doomed).then(|| share / 8 + dice.below(share / 4));
@@ -101,7 +121,7 @@ impl Crowd {
     fn start(&mut self, face: &Face, tasks: u64, share: u64, doom: Option<u64>) -> Result<(), String> {
         let name = format!("{}-{}", face.name, self.logs.len());
         let log = self.folder.join(format!("{name}.log"));
-        let worker = Worker::start(face, name, &self.folder, &self.uri)?;
+        let worker = Worker::start(face, name, &self.folder, self.ways.of(self.logs.len()))?;
         self.logs.push((worker.shim.language.clone(), log.clone()));
         let mut hand = Hand { worker, log, tasks, share, told: 0, doom };
         self.order(&mut hand)?;
@@ -115,7 +135,7 @@ impl Crowd {
         let tasks = if left < hand.tasks { 1 } else { hand.tasks };
         hand.told += left / tasks * tasks;
         let args = json!({
-            "client": "a", "lock": format!("{}.x", self.word), "ttl": TTL, "tasks": tasks, "increments": left / tasks,
+            "client": "a", "lock": format!("{}.x", self.word), "ttl": self.ttl, "tasks": tasks, "increments": left / tasks,
             "name": hand.worker.name, "counter": self.folder.join("counter"), "log": hand.log,
         });
         hand.worker.pending = if left == 0 { None } else { Some(hand.worker.shim.send("work", super::object(args))?) };

@@ -1,11 +1,11 @@
-//! Torture: workers of all faces count under one lock while they are killed and stopped, the server is restarted and
-//! the way to it disturbed, at random from one seed. The referee judges what they logged; whoever is left must be
-//! served in the end.
+//! Torture: workers of all faces count under one lock while they are killed and stopped, the server is restarted or the
+//! members of a cluster fail, and the way to it is disturbed, at random from one seed. The referee judges what they
+//! logged; whoever is left must be served in the end.
 
 pub mod languages;
+mod members;
 mod proxy;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use crate::rows::{Face, RunningStore};
 use crate::run::{self, Scratch, Suite};
 use crate::scenario::Signal;
 use crate::shim::{Pending, Shim};
+use members::{Faults, Members};
 use proxy::{Disturbance, Proxy};
 
 /// What is asked for.
@@ -38,8 +39,12 @@ pub struct Options {
 /// How many increments one command asks for; when it is answered the next one is given, with other options.
 const ROUND: u64 = 40;
 const TASKS: u64 = 4;
+/// For how long they ask for a lock, in seconds.
+const TTLS: [f64; 3] = [0.8, 1.5, 3.0];
 /// How long everybody who is left may take once the faults have stopped, in seconds.
 const SERVED_WITHIN: f64 = 60.0;
+/// How long what is under a lease may stay once nobody keeps it alive, in seconds.
+const LEASES_END_WITHIN: f64 = 20.0;
 
 /// Tortures the store; false when something was violated. `tell` hears what was done and how it ended.
 ///
@@ -51,25 +56,25 @@ pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool,
     let scratch = Scratch::new()?;
     let word = scratch.word(&format!("torture-{}", wanted.store));
     let folder = scratch.folder(&word)?;
-    let mut faces = ours_with(&suite.faces, &place.store);
-    faces.retain(|face| wanted.faces.is_empty() || wanted.faces.contains(&face.name));
+    let faces = chosen(suite, &place, &wanted.faces);
     let first = faces.first().ok_or("there is no such face")?;
     let promises = run::ask(first, &place, &scratch, &Pool::new(folder.clone()))?;
     let promised = |what: &str| promises.get(what) == Some(&json!(true));
-    let uri = place.uri(&word, &folder);
+    let uri = place.uri_of(TTLS[2], &word, &folder);
+    let proxy = Proxy::before(&uri)?;
     let mut torture = Torture {
         place: &place,
-        proxy: Proxy::before(&uri)?,
+        members: Members::begin(&place.store, None, wanted.seed),
+        ways: Ways { uri, proxy },
         dice: Dice::new(wanted.seed),
         shared: promised("shared"),
         fair: promised("fair"),
-        uri,
         word,
         folder,
         workers: Vec::new(),
         history: History::default(),
         logs: Vec::new(),
-        done: BTreeMap::new(),
+        done: Faults::new(),
         wrong: Vec::new(),
     };
     // Where nothing is shared, one process is all that can meet under a lock.
@@ -88,20 +93,33 @@ pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool,
 
 struct Torture<'a> {
     place: &'a RunningStore,
-    /// Half of the workers go through it, where the store is reached by an address.
-    proxy: Option<Proxy>,
+    /// Where the store is a cluster.
+    members: Option<Members>,
+    ways: Ways,
     dice: Dice,
     shared: bool,
     fair: bool,
-    uri: String,
     word: String,
     folder: PathBuf,
     workers: Vec<Worker>,
     history: History,
     logs: Vec<PathBuf>,
-    /// Every fault that was done, and how often.
-    done: BTreeMap<&'static str, u32>,
+    done: Faults,
     wrong: Vec<String>,
+}
+
+/// The addresses at which workers find the store.
+struct Ways {
+    uri: String,
+    /// Half of the workers go through it, where the store is reached by an address.
+    proxy: Option<Proxy>,
+}
+
+impl Ways {
+    /// That of the worker with this number.
+    fn of(&self, number: usize) -> &str {
+        self.proxy.as_ref().filter(|_| number % 2 == 1).map_or(&self.uri, |proxy| &proxy.uri)
+    }
 }
 
 /// A process that counts.
@@ -129,9 +147,7 @@ impl Torture<'_> {
     /// Starts a process of `face` and gives it work.
     fn hire(&mut self, face: &Face) -> Result<(), String> {
         let name = format!("{}-{}", face.name, self.logs.len());
-        let by_proxy = self.logs.len() % 2 == 1;
-        let uri = self.proxy.as_ref().filter(|_| by_proxy).map_or(&self.uri, |proxy| &proxy.uri);
-        let mut worker = Worker::start(face, name, &self.folder, uri)?;
+        let mut worker = Worker::start(face, name, &self.folder, self.ways.of(self.logs.len()))?;
         self.logs.push(self.folder.join(format!("{}.log", worker.name)));
         worker.pending = Some(self.work(&worker)?);
         self.workers.push(worker);
@@ -139,7 +155,7 @@ impl Torture<'_> {
     }
 
     fn work(&mut self, worker: &Worker) -> Result<Pending, String> {
-        let ttl = [0.8, 1.5, 3.0][self.dice.below(3) as usize];
+        let ttl = TTLS[self.dice.below(3) as usize];
         let args = json!({
             "client": "a", "lock": format!("{}.x", self.word), "ttl": ttl, "fair": self.fair && self.dice.below(3) == 0,
             "tasks": TASKS, "increments": ROUND, "name": worker.name,
@@ -176,7 +192,7 @@ impl Torture<'_> {
                 self.count("the server killed and restarted");
             }
             _ => {
-                if let Some(proxy) = &self.proxy {
+                if let Some(proxy) = &self.ways.proxy {
                     proxy.disturb(which, stop_for);
                     self.count(which.name());
                 }
@@ -236,7 +252,10 @@ impl Torture<'_> {
 
     /// Ends all faults, and waits until whoever is left has been served.
     fn calm(&mut self) -> Result<(), String> {
-        if let Some(proxy) = &self.proxy {
+        if let Some(members) = self.members.take() {
+            self.done.extend(members.calm()?);
+        }
+        if let Some(proxy) = &self.ways.proxy {
             proxy.calm();
         }
         for worker in &mut self.workers {
@@ -266,26 +285,50 @@ impl Torture<'_> {
         let counter = fs::read_to_string(self.folder.join("counter")).unwrap_or_default();
         self.history.counter = counter.trim().parse().unwrap_or_default();
         let judgement = referee::judge(&self.history);
-        let residue = self.place.residue(&self.word)?;
-        if !residue.is_empty() {
-            self.wrong.push(format!("it leaves this behind for ever:\n{residue}"));
-        }
+        self.wrong.extend(left_behind(self.place, &self.word)?);
         if judgement.increments == 0 {
             self.wrong.push("nobody has worked".into());
         }
         self.wrong.extend(judgement.violations.iter().map(ToString::to_string));
-        let faults: Vec<_> = self.done.iter().map(|(fault, times)| format!("{times} x {fault}")).collect();
         tell(&format!(
             "{}: {} grants, {} increments, {} whose lock was lost on the way; {}",
             self.place.store.name,
             judgement.grants,
             judgement.increments,
             judgement.late,
-            faults.join(", ")
+            told(&self.done)
         ));
         self.wrong.iter().take(20).for_each(|wrong| tell(&format!("WRONG  {wrong}")));
         Ok(self.wrong.is_empty())
     }
+}
+
+/// The faces that have the store, or only these of them.
+fn chosen(suite: &Suite, place: &RunningStore, names: &[String]) -> Vec<Face> {
+    let mut faces = ours_with(&suite.faces, &place.store);
+    faces.retain(|face| names.is_empty() || names.contains(&face.name));
+    faces
+}
+
+/// What is wrong with what lies at the store once all workers are gone. A killed one's is there for as long as its
+/// lease.
+fn left_behind(place: &RunningStore, word: &str) -> Result<Option<String>, String> {
+    let began = clock::now();
+    loop {
+        let residue = place.residue(word)?;
+        if residue.is_empty() {
+            return Ok(None);
+        }
+        if between(began, clock::now()) > LEASES_END_WITHIN {
+            return Ok(Some(format!("it leaves this behind for ever:\n{residue}")));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn told(faults: &Faults) -> String {
+    let faults: Vec<_> = faults.iter().map(|(fault, times)| format!("{times} x {fault}")).collect();
+    if faults.is_empty() { "no faults".into() } else { faults.join(", ") }
 }
 
 /// The lines of a log, but for one that a killed process did not finish.

@@ -1,4 +1,4 @@
-//! A proxy before a server that disturbs what goes through it.
+//! A proxy before a server, or before each of a cluster, that disturbs what goes through it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -39,10 +39,12 @@ impl Disturbance {
 }
 
 /// See the [module](self).
+#[derive(Clone)]
 pub(super) struct Proxy {
-    /// The server's address with the proxy in its place.
+    /// The servers' address with the proxy in their place.
     pub(super) uri: String,
-    state: Arc<State>,
+    /// What happens before each of them.
+    states: Vec<Arc<State>>,
 }
 
 #[derive(Default)]
@@ -60,48 +62,66 @@ impl State {
             false => Disturbance::None,
         }
     }
+
+    fn disturb(&self, which: Disturbance, seconds: f64) {
+        if which == Disturbance::Reset {
+            self.resets.fetch_add(1, Ordering::AcqRel);
+        }
+        self.disturbance.store(which as u8, Ordering::Release);
+        self.until.store(after(clock::now(), seconds), Ordering::Release);
+    }
 }
 
 impl Proxy {
-    /// A proxy before the server at `uri`; `None` where that names no address and port.
+    /// A proxy before the servers at `uri`; `None` where that names no address and port.
     ///
     /// # Errors
     /// When no port can be listened on.
     pub(super) fn before(uri: &str) -> Result<Option<Self>, String> {
-        let Some(server) = authority(uri) else { return Ok(None) };
-        let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("the proxy: {error}"))?;
-        let own = listener.local_addr().map_err(|error| format!("the proxy: {error}"))?;
-        let state = Arc::<State>::default();
-        let proxy = Proxy { uri: uri.replacen(server, &own.to_string(), 1), state: state.clone() };
-        let server = server.to_owned();
-        std::thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                // A server that is just restarting refuses, and so does the proxy then.
-                if let Ok(server) = TcpStream::connect(&server) {
-                    pass_on(&state, &client, &server, false);
-                    pass_on(&state, &server, &client, true);
-                }
-            }
-        });
-        Ok(Some(proxy))
+        let Some(servers) = authority(uri) else { return Ok(None) };
+        let (mut own, mut states) = (Vec::new(), Vec::new());
+        for server in servers.split(',') {
+            let state = Arc::<State>::default();
+            own.push(stand_before(server, &state).map_err(|error| format!("the proxy: {error}"))?);
+            states.push(state);
+        }
+        Ok(Some(Proxy { uri: uri.replacen(servers, &own.join(","), 1), states }))
     }
 
-    /// Disturbs for so many seconds.
+    /// Disturbs all ways for so many seconds.
     pub(super) fn disturb(&self, which: Disturbance, seconds: f64) {
-        if which == Disturbance::Reset {
-            self.state.resets.fetch_add(1, Ordering::AcqRel);
-        }
-        self.state.disturbance.store(which as u8, Ordering::Release);
-        self.state.until.store(after(clock::now(), seconds), Ordering::Release);
+        self.states.iter().for_each(|state| state.disturb(which, seconds));
+    }
+
+    /// Lets nothing pass to one of the servers, counted from 1, or back for so long.
+    pub(super) fn cut_off(&self, server: u8, seconds: f64) {
+        self.states[usize::from(server) - 1].disturb(Disturbance::HoldBoth, seconds);
     }
 
     /// Disturbs nothing any more.
     pub(super) fn calm(&self) {
-        self.state.until.store(0, Ordering::Release);
+        self.states.iter().for_each(|state| state.until.store(0, Ordering::Release));
     }
 }
 
-/// `host:port` of an address.
+/// An address from which all is passed on to the server.
+fn stand_before(server: &str, state: &Arc<State>) -> std::io::Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let own = listener.local_addr()?.to_string();
+    let (server, state) = (server.to_owned(), state.clone());
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            // A server that is just restarting refuses, and so does the proxy then.
+            if let Ok(server) = TcpStream::connect(&server) {
+                pass_on(&state, &client, &server, false);
+                pass_on(&state, &server, &client, true);
+            }
+        }
+    });
+    Ok(own)
+}
+
+/// `host:port` of an address, or several with commas between.
 fn authority(uri: &str) -> Option<&str> {
     let (scheme, rest) = uri.split_once("://")?;
     let place = rest.split(['/', '?']).next()?.rsplit('@').next()?;
@@ -159,6 +179,7 @@ mod tests {
     fn what_stands_for_the_server_in_an_address_is_found() {
         assert_eq!(authority("redis://127.0.0.1:7379?layout=string"), Some("127.0.0.1:7379"));
         assert_eq!(authority("redis://user:word@127.0.0.1:7379/2"), Some("127.0.0.1:7379"));
+        assert_eq!(authority("etcd://127.0.0.1:1,127.0.0.1:2?ttl=3s"), Some("127.0.0.1:1,127.0.0.1:2"));
         assert_eq!(authority("sqlite:///tmp/locks.db"), None);
         assert_eq!(authority("rediss://127.0.0.1:7379"), None);
         assert_eq!(authority("memory://x"), None);

@@ -115,6 +115,16 @@ fn permits_and_whatever_goes_wrong() {
     Setup::of("etcd: permits, one tries", tries).with(1, &[Fault::Loss, Fault::Expiry, Fault::Cancel]).check();
 }
 
+/// The key of an attempt comes back under another lease, or after it was removed, while what was sent before, a removal
+/// among it, may be executed yet.
+#[test]
+fn seats_that_are_taken_again_under_the_same_name() {
+    Setup::of("etcd: a permit alone, two faults", &[TAKES]).with(2, ANY).check();
+    Setup::of("etcd: permits, a client takes another lease", &[TAKES, TAKES_TWO]).with(1, &[Fault::Leave]).check();
+    let tries = &[TAKES_TWO, Wish::TriesFor(ONE_OF_TWO)];
+    Setup::of("etcd: permits, another lease while one tries", tries).with(1, &[Fault::Leave]).check();
+}
+
 const MEET: &[Wish] = &[Wish::Meets; 2];
 
 #[test]

@@ -80,9 +80,20 @@ fn two_wait_for_a_latch() {
     Setup::of("curator: one waits for a latch, one tries", &[Wish::WaitsForLatch, Wish::TriesLatch]).check();
 }
 
+const KAZOOS: &[Wish] = &[Wish::WaitsForKazoos; 2];
+
 #[test]
 fn two_want_a_permit_of_kazoos_and_the_session_of_one_ends() {
-    for fault in [&[Fault::Expiry], &[Fault::Leave], &[Fault::Loss]] {
-        Setup::of("kazoo: two want the only permit, a fault", &[Wish::WaitsForKazoos; 2]).with(1, fault).check();
-    }
+    Setup::of("kazoo: two want the only permit, a session ends", KAZOOS).with(1, &[Fault::Expiry]).check();
+}
+
+#[test]
+#[ignore = "not yet explored to its end: ask for it by name"]
+fn two_want_a_permit_of_kazoos_and_one_leaves_its_session() {
+    Setup::of("kazoo: two want the only permit, a session is left", KAZOOS).with(1, &[Fault::Leave]).check();
+}
+
+#[test]
+fn two_want_a_permit_of_kazoos_and_a_connection_is_lost() {
+    Setup::of("kazoo: two want the only permit, a connection is lost", KAZOOS).with(1, &[Fault::Loss]).check();
 }

@@ -2,15 +2,18 @@
 
 #![allow(unreachable_pub, dead_code, reason = "each test uses its part")]
 
+#[path = "../gate/mod.rs"]
+mod gate;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub use gate::{Between, Gate};
 use lockwright::Error;
 use lockwright::blocking::{Client, Guard};
 use lockwright::options::ConnectOptions;
@@ -122,6 +125,12 @@ impl Server {
         said
     }
 
+    /// As one of an ensemble that has a majority.
+    pub fn serves(&self) -> bool {
+        let said = self.ask("srvr");
+        ["Mode: leader", "Mode: follower"].iter().any(|mode| said.contains(mode))
+    }
+
     /// Deletes a node and all below it, as an operator does.
     pub fn delete(&self, path: &str) {
         let jars = "/usr/share/java/zookeeper.jar:/usr/share/java/commons-cli.jar";
@@ -133,6 +142,16 @@ impl Server {
 
     pub fn client(&self, options: &str) -> Client {
         open(&format!("{}&{options}", self.uri)).unwrap()
+    }
+
+    pub fn gate(&self) -> Gate {
+        Gate::before(self.port.parse().unwrap())
+    }
+
+    /// A client that comes by that way.
+    pub fn client_by(&self, gate: &Gate, options: &str) -> Client {
+        let uri = self.uri.replace(&format!(":{}", self.port), &format!(":{}", gate.port));
+        open(&format!("{uri}&{options}")).unwrap()
     }
 }
 
@@ -151,102 +170,61 @@ impl Drop for Server {
     }
 }
 
-/// A way to a server that can be shut: nothing passes then, and nobody is told.
-pub struct Gate {
-    /// Its host and port, in place of the server's.
-    pub address: String,
-    uri: String,
-    is_shut: Arc<AtomicBool>,
-}
-
-impl Gate {
-    pub fn before(server: &Server) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (own, behind) = (listener.local_addr().unwrap().to_string(), format!("127.0.0.1:{}", server.port));
-        let (uri, is_shut) = (server.uri.replace(&behind, &own), Arc::<AtomicBool>::default());
-        let shut = is_shut.clone();
-        thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                if let Ok(server) = TcpStream::connect(&behind) {
-                    let ways = [(&client, &server), (&server, &client)];
-                    for (from, to) in ways.map(|(from, to)| (from.try_clone().unwrap(), to.try_clone().unwrap())) {
-                        let shut = shut.clone();
-                        thread::spawn(move || drop(pass(&shut, from, to)));
-                    }
-                }
-            }
-        });
-        Gate { address: own, uri, is_shut }
-    }
-
-    pub fn client(&self, options: &str) -> Client {
-        open(&format!("{}&{options}", self.uri)).unwrap()
-    }
-
-    pub fn shut(&self) {
-        self.is_shut.store(true, Ordering::SeqCst);
-    }
-
-    pub fn open(&self) {
-        self.is_shut.store(false, Ordering::SeqCst);
-    }
-}
-
-/// What was on its way when it was shut comes late.
-fn pass(is_shut: &AtomicBool, mut from: TcpStream, mut to: TcpStream) -> std::io::Result<()> {
-    let mut bytes = [0; 4096];
-    loop {
-        let count = from.read(&mut bytes)?;
-        while is_shut.load(Ordering::SeqCst) {
-            thread::sleep(Duration::from_millis(1));
-        }
-        match count {
-            0 => return to.shutdown(std::net::Shutdown::Write),
-            count => to.write_all(&bytes[..count])?,
-        }
-    }
-}
-
 /// Ports that nobody has.
 pub fn ports<const N: usize>() -> [u16; N] {
     let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
-/// Three servers.
+/// Three servers, and the ways between them.
 pub struct Ensemble {
     pub servers: Vec<Server>,
+    pub between: Between,
     _folder: tempfile::TempDir,
 }
 
 impl Ensemble {
     pub fn start() -> Self {
+        Ensemble::start_on(None)
+    }
+
+    /// The last of them on that disk.
+    pub fn start_on(disk: Option<&Path>) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let mut folders = [0, 1, 2].map(|number| folder.path().join(number.to_string()));
+        folders[2] = disk.map_or(folders[2].clone(), |disk| disk.join("2"));
+        let pids = folders.clone().map(|folder| folder.join("zookeeper/pid"));
+        let between = Between::new(3, move |member| std::fs::read_to_string(&pids[member]).ok()?.trim().parse().ok());
         let ports = ports::<9>();
-        let members: Vec<_> = ports.chunks(3).map(|of| format!("{}:{}:{}", of[0], of[1], of[2])).collect();
-        let starts = members.iter().enumerate().map(|(number, member)| {
-            let (path, members) = (folder.path().join(number.to_string()), members.join(" "));
-            let port = member.split(':').next().unwrap().to_owned();
+        let line = |ports: &[u16]| ports.iter().map(u16::to_string).collect::<Vec<_>>().join(":");
+        let own: Vec<_> = ports.chunks(3).map(line).collect();
+        let gate =
+            |(member, of): (usize, &[u16])| line(&[of[0], between.gate(member, of[1]), between.gate(member, of[2])]);
+        let gates: Vec<_> = ports.chunks(3).enumerate().map(gate).collect();
+        let starts = folders.into_iter().enumerate().map(|(number, folder)| {
+            let mut members = gates.clone();
+            members[number].clone_from(&own[number]);
+            let (port, members) = (ports[3 * number].to_string(), members.join(" "));
             // Each answers once most are there.
             thread::spawn(move || {
                 let mut server =
-                    Server { folder: path, script: PLAIN, port, members, options: "", _kept: None, uri: String::new() };
+                    Server { folder, script: PLAIN, port, members, options: "", _kept: None, uri: String::new() };
                 server.uri = server.run("start");
                 server
             })
         });
         let starts: Vec<_> = starts.collect();
         let servers = starts.into_iter().map(|start| start.join().unwrap()).collect();
-        Ensemble { servers, _folder: folder }
+        Ensemble { servers, between, _folder: folder }
     }
 
-    pub fn uri(&self) -> String {
+    pub fn hosts(&self) -> String {
         let hosts: Vec<_> = self.servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
-        format!("zookeeper://{}/locks?tick=100ms", hosts.join(","))
+        hosts.join(",")
     }
 
     pub fn client(&self, options: &str) -> Client {
-        open(&format!("{}&{options}", self.uri())).unwrap()
+        open(&format!("zookeeper://{}/locks?tick=100ms&{options}", self.hosts())).unwrap()
     }
 
     /// Which of them leads.
@@ -270,8 +248,6 @@ impl Ensemble {
 
     /// Until all three serve.
     pub fn is_whole(&self) {
-        let serves =
-            |server: &Server| ["Mode: leader", "Mode: follower"].iter().any(|mode| server.ask("srvr").contains(mode));
-        until("all serve", || self.servers.iter().all(serves));
+        until("all serve", || self.servers.iter().all(Server::serves));
     }
 }

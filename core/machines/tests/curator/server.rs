@@ -11,7 +11,7 @@ use lockwright_machines::stores::zookeeper::layouts::kazoo_permits::KazooPermits
 use lockwright_machines::stores::zookeeper::layouts::latch::Latch;
 use lockwright_machines::stores::zookeeper::layouts::line::Line;
 use lockwright_machines::stores::zookeeper::layouts::permits::Permits;
-use lockwright_machines::stores::zookeeper::layouts::recipe::Recipe;
+use lockwright_machines::stores::zookeeper::layouts::recipe::{Recipe, beside};
 use lockwright_machines::stores::zookeeper::layouts::{Change, changes};
 
 use crate::setup::{COUNT, LATCH, PARTIES, Wish};
@@ -68,6 +68,8 @@ pub struct Server {
     written: BTreeMap<Arc<str>, (Arc<str>, i64, i64)>,
     /// Who passed the barrier, as they are told.
     passages: BTreeSet<u64>,
+    /// Those of kazoo's permits that were made by whoever was first in the line beside them.
+    permits: BTreeSet<i64>,
     watches: BTreeSet<(Arc<str>, usize)>,
     zxid: i64,
 }
@@ -96,8 +98,11 @@ impl Server {
         let node = Node { czxid: token, session };
         let Some((own, _)) = self.nodes.iter().find(|(_, known)| **known == node) else { return false };
         if parent(own) == DIR && own.len() == DIR.len() + 33 {
-            // kazoo's permits have no order: all there are have to be few enough.
-            return self.nodes.keys().filter(|path| parent(path) == DIR).count() <= PERMITS as usize;
+            // kazoo's permits have no order: all there are have to be few enough. Whoever lost its place in the line
+            // before it made one finds out, and takes that away.
+            let is_one = |path: &str, node: &Node| parent(path) == DIR && self.permits.contains(&node.czxid);
+            let there = self.nodes.iter().filter(|(path, node)| is_one(path, node)).count();
+            return is_one(own, &node) && there <= PERMITS as usize;
         }
         let number = |path: &str| path[path.len() - 10..].to_owned();
         let beside = self.nodes.keys().filter(|path| parent(path) == parent(own));
@@ -107,6 +112,15 @@ impl Server {
             () if own.contains("lease-") => before.len() < PERMITS as usize,
             () => before.is_empty(),
         }
+    }
+
+    /// Whether this session is first in the line beside the directory of a permit of kazoo's.
+    fn is_first_beside(&self, path: &str, session: i64) -> bool {
+        let line = beside(parent(path));
+        let waiting = self.nodes.iter().filter(|(node, _)| parent(node) == &*line);
+        waiting
+            .min_by_key(|(node, _)| node[node.len() - 10..].to_owned())
+            .is_some_and(|(_, node)| node.session == session)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -135,7 +149,12 @@ impl Server {
             }
             "ephemeral" | "create" if !self.dirs.contains_key(parent(path)) => error("NoNode"),
             "ephemeral" if self.nodes.contains_key(path) => error("NodeExists"),
-            "ephemeral" => return self.make(path.clone(), session),
+            "ephemeral" => {
+                let is_first = self.is_first_beside(path, session);
+                let made = self.make(path.clone(), session);
+                self.permits.extend(is_first.then_some(self.zxid));
+                return made;
+            }
             "get" => match self.there(path) {
                 Some(Node { czxid, session: owner }) => {
                     let data = self.written.get(path).map_or_else(String::new, |(data, ..)| data.to_string());

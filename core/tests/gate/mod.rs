@@ -1,0 +1,132 @@
+//! Ways to servers that can be shut: nothing passes then, and nobody is told. What was on its way comes late, as after
+//! a partition.
+
+#![allow(unreachable_pub, dead_code, reason = "each test uses its part")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Result, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// Whether a connection is shut now.
+type IsShut = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// One way to a server's port, for whoever takes it.
+pub struct Gate {
+    pub port: u16,
+    is_shut: Arc<AtomicBool>,
+}
+
+impl Gate {
+    pub fn before(server: u16) -> Self {
+        let is_shut = Arc::<AtomicBool>::default();
+        let asked = is_shut.clone();
+        let port = hand_on(server, move |_| {
+            let asked = asked.clone();
+            Arc::new(move || asked.load(Ordering::SeqCst))
+        });
+        Gate { port, is_shut }
+    }
+
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub fn shut(&self) {
+        self.is_shut.store(true, Ordering::SeqCst);
+    }
+
+    pub fn open(&self) {
+        self.is_shut.store(false, Ordering::SeqCst);
+    }
+}
+
+/// The ways between the members of a cluster, any of whom can be cut off: nothing passes then from or to that one.
+pub struct Between {
+    cut: Arc<Mutex<BTreeSet<usize>>>,
+    /// What process a member is, each time that it is asked.
+    process: Arc<dyn Fn(usize) -> Option<u32> + Send + Sync>,
+    members: usize,
+}
+
+impl Between {
+    pub fn new(members: usize, process: impl Fn(usize) -> Option<u32> + Send + Sync + 'static) -> Self {
+        Between { cut: Arc::default(), process: Arc::new(process), members }
+    }
+
+    /// The port at which the others find what `member` serves them at `port`.
+    pub fn gate(&self, member: usize, port: u16) -> u16 {
+        let (cut, process, members) = (self.cut.clone(), self.process.clone(), self.members);
+        hand_on(port, move |dialler| {
+            let is_its = |other: &usize| process(*other).is_some_and(|process| has_port(process, dialler));
+            let (dialler, cut) = ((0..members).find(is_its), cut.clone());
+            Arc::new(move || {
+                let cut = cut.lock().unwrap();
+                cut.contains(&member) || dialler.is_some_and(|dialler| cut.contains(&dialler))
+            })
+        })
+    }
+
+    pub fn cut_off(&self, member: usize) {
+        self.cut.lock().unwrap().insert(member);
+    }
+
+    pub fn heal(&self) {
+        self.cut.lock().unwrap().clear();
+    }
+}
+
+/// Whether a process has a connection of its own from this port of the machine.
+fn has_port(process: u32, port: u16) -> bool {
+    let sockets: Vec<_> = ["tcp", "tcp6"].iter().filter_map(|table| socket(table, port)).collect();
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let mut opened = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+    opened.any(|file| sockets.iter().any(|socket| file.as_os_str() == &**socket))
+}
+
+/// The socket with that port, as a descriptor of it is shown.
+fn socket(table: &str, port: u16) -> Option<String> {
+    let (table, port) = (fs::read_to_string(format!("/proc/net/{table}")).ok()?, format!(":{port:04X}"));
+    let mut rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let row = rows.find(|row| row.get(1).is_some_and(|local| local.ends_with(&port)) && row.get(9) != Some(&"0"))?;
+    Some(format!("socket:[{}]", row.get(9)?))
+}
+
+/// A port from which all is handed on to `server`, and back; of the port that somebody dials from, `shuts` makes what
+/// says whether that connection is shut.
+fn hand_on(server: u16, shuts: impl Fn(u16) -> IsShut + Send + 'static) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let (Ok(server), Ok(from)) = (TcpStream::connect((Ipv4Addr::LOCALHOST, server)), client.peer_addr()) else {
+                continue;
+            };
+            let is_shut = shuts(from.port());
+            for (from, to) in [(&client, &server), (&server, &client)] {
+                let (is_shut, from, to) = (is_shut.clone(), from.try_clone().unwrap(), to.try_clone().unwrap());
+                to.set_nodelay(true).unwrap();
+                thread::spawn(move || drop(pass(&is_shut, from, to)));
+            }
+        }
+    });
+    port
+}
+
+fn pass(is_shut: &IsShut, mut from: TcpStream, mut to: TcpStream) -> Result<()> {
+    let mut bytes = [0; 16 * 1024];
+    loop {
+        let count = from.read(&mut bytes);
+        while is_shut() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        match count {
+            Ok(count @ 1..) => to.write_all(&bytes[..count])?,
+            Ok(_) | Err(_) => return to.shutdown(Shutdown::Write),
+        }
+    }
+}
