@@ -54,6 +54,10 @@ pub(crate) struct Run {
     /// With --fair: how urgent it is, 0 to 9; higher ranks go first, and 10 s of waiting count as one rank [default: 0]
     #[arg(long, value_name = "RANK")]
     rank: Option<u8>,
+    /// Let others ask for the lock back, where the store has a message for that (ZooKeeper): the command gets SIGTERM
+    /// then, and the lock is given back once it has ended
+    #[arg(long)]
+    revocable: bool,
     #[command(flatten)]
     what: What,
     /// A text that others see when they inspect the lock, at most 128 bytes
@@ -84,7 +88,7 @@ not renewed, so it is killed when its lease ends.
 A name is one thing: a lock, a read/write lock (--read, --write) or a semaphore (--permits).
 
 --at-least-for is for cron on several hosts: if their clocks differ, one host may start a short job after another has \
-finished it. SIGINT, SIGQUIT and SIGTERM end that wait, too.
+finished it. SIGINT, SIGQUIT and SIGTERM end that wait, too, and so does whoever asks for a --revocable lock.
 
 A password in LOCKWRIGHT_URL is not passed on to the command: it finds the address without user and password there, unless \
 --pass-password is given. LOCKWRIGHT_URL_FILE is left as it is.
@@ -107,6 +111,8 @@ enum Event {
     Stopped(i32),
     Ended(u8),
     Lost(LossReason),
+    /// Somebody asks for the lock back.
+    Wanted,
     Warden(Word),
 }
 
@@ -133,6 +139,8 @@ impl Run {
         let granted = clock::now();
         let watch = tell.clone();
         guard.on_lost(move |reason| drop(watch.send(Event::Lost(reason.clone()))));
+        let watch = tell.clone();
+        guard.on_release_requested(move || drop(watch.send(Event::Wanted)));
 
         let times = (granted, lock.options().ttl);
         let done = Running::start(&self, &guard, times, limits, tell).and_then(|mut running| {
@@ -159,6 +167,7 @@ impl Run {
         options.max_hold = self.max_hold.or(options.max_hold);
         options.fair |= self.fair;
         options.rank = self.rank.unwrap_or(options.rank);
+        options.revocable |= self.revocable;
         options.timeout = if self.try_ { Some(Duration::ZERO) } else { self.timeout.or(options.timeout) };
         if let Some(label) = &self.label {
             options.label = Some(label.as_str().into());
@@ -378,6 +387,11 @@ impl Running {
                 self.reason = Some(reason);
                 self.tell_warden(guard);
             }
+            Event::Wanted => {
+                self.interrupted = true;
+                output::complain(&format!("asked for: somebody wants {:?} back: ending the command", guard.name()));
+                self.signal(&[Signal::TERM]);
+            }
             Event::Warden(Word::Term) => {
                 self.ended_by_warden = true;
                 let left = guard.remaining();
@@ -489,7 +503,7 @@ fn go_on_holding(guard: &Guard, events: &Receiver<Event>, until: u64) -> bool {
         }
         // In slices, since this wait's clock stands still while the machine is suspended.
         match events.recv_timeout(left.min(Duration::from_secs(1))) {
-            Ok(Event::Signal(SIGHUP | SIGINT | SIGQUIT | SIGTERM)) => return true,
+            Ok(Event::Signal(SIGHUP | SIGINT | SIGQUIT | SIGTERM) | Event::Wanted) => return true,
             Ok(Event::Signal(SIGTSTP)) => drop(terminal::stop_job()),
             Ok(Event::Lost(reason)) => {
                 let why = reason.sentence();

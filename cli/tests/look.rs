@@ -346,6 +346,39 @@ fn doctor_says_whether_the_store_is_fit_to_keep_locks_in() {
 }
 
 #[test]
+fn doctor_finds_queues_whose_waiters_are_all_gone() {
+    let Ok(redis) = std::env::var("LOCKWRIGHT_TEST_REDIS") else { return };
+    let prefix = format!("doctor-queue-{}:", std::process::id());
+    let queues = || {
+        let seen = said(bare().args(["doctor", &redis, "--prefix", &prefix, "--json"]));
+        let seen: Value = serde_json::from_str(&seen.out).unwrap();
+        seen["findings"].as_array().unwrap().iter().find(|one| one["check"] == "queues").cloned()
+    };
+    let run = |what: &[&str]| {
+        let begins = ["--url", &redis, "--prefix", &prefix, "run", "x", "--fair", "--ttl", "2s", "--"];
+        Talking::to(bare().args(begins).args(what))
+    };
+    let mut holder = run(&["sh", "-c", "echo held; sleep 60"]);
+    assert_eq!(holder.out.next(), "held");
+    let mut waiter = run(&["true"]);
+    let waits = || said(bare().args(["--url", &redis, "--prefix", &prefix, "inspect", "x", "--json"])).out;
+    while !waits().contains("\"waiters\":1") {}
+    assert_eq!(queues(), None, "somebody holds it");
+    for gone in [&mut waiter, &mut holder] {
+        gone.child.kill().unwrap();
+        gone.child.wait().unwrap();
+    }
+    let found = loop {
+        if let Some(found) = queues() {
+            break found;
+        }
+    };
+    assert!(found["severity"] == "note" && found["found"].as_str().unwrap().contains("\"x\""), "{found}");
+    assert_eq!(said(bare().args(["--url", &redis, "--prefix", &prefix, "try", "x"])).code, Some(0));
+    assert_eq!(queues(), None);
+}
+
+#[test]
 fn doctor_finds_locks_of_two_layouts_under_one_name() {
     let Ok(redis) = std::env::var("LOCKWRIGHT_TEST_REDIS") else { return };
     let prefix = format!("doctor-{}:", std::process::id());

@@ -446,6 +446,28 @@ fn a_store_that_stops_answering_ends_the_command_before_the_lease() {
 }
 
 #[test]
+fn a_lock_that_is_asked_for_is_given_back_once_the_command_has_ended() {
+    let Ok(server) = std::env::var("LOCKWRIGHT_TEST_ZOOKEEPER") else {
+        return eprintln!("skipped: LOCKWRIGHT_TEST_ZOOKEEPER names no server");
+    };
+    let (name, waits) =
+        (format!("cli-{}", std::process::id()), "trap 'echo asked; exit 3' TERM; echo held; sleep 60 & wait");
+    let options = ["run", &name, "--revocable", "--at-least-for", "1h", "--", "sh", "-c", waits];
+    let mut run = Talking::to(bare().env("LOCKWRIGHT_URL", &server).args(options));
+    assert_eq!(run.out.next(), "held");
+    let client = lockwright::blocking::connect(&server).unwrap();
+    let holder = client.inspect(&name).unwrap().holder.unwrap();
+    let lock = client.lock(&name).build().unwrap();
+    assert!(lock.request_release(lockwright::Token::new(holder.first_token)).unwrap());
+    assert!(run.err.next().starts_with("lockwright: asked for: "));
+    assert_eq!((run.out.next().as_str(), run.code()), ("asked", Some(3)));
+    assert!(client.inspect(&name).unwrap().is_free());
+    let refused = TestStore::new().says(["run", "x", "--revocable", "--", "echo", "never"]);
+    assert_eq!((refused.code, refused.out.as_str()), (Some(64), ""));
+    assert!(refused.err.starts_with("lockwright: unsupported: "), "{}", refused.err);
+}
+
+#[test]
 fn options_that_cannot_be_honoured_are_refused_before_anything_runs() {
     let place = TestStore::new();
     for options in

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use disk::Disk;
 use lockwright::Kind;
 use lockwright::blocking::{Client, Guard};
+use lockwright::finding::Severity;
 use lockwright::lease::{LossReason, ReleaseOutcome};
 use rustix::process::Signal;
 use zookeeper_server::{Ensemble, Gate, PATIENCE, Server, open, until};
@@ -53,6 +54,24 @@ fn what_is_held_and_waited_for_survives_the_leader_and_then_a_follower() {
     }
     assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
     assert!(clients[0].inspect("x").unwrap().is_free());
+}
+
+#[test]
+fn each_member_is_examined_and_one_that_is_away_is_told_of() {
+    let ensemble = Ensemble::start();
+    let client = ensemble.client("store_timeout=60s");
+    drop(client.lock("x").acquire().unwrap());
+    ensemble.is_whole();
+    let checks = || -> Vec<_> { client.examine().unwrap().iter().map(|one| (one.check, one.severity)).collect() };
+    let fit = ["members", "version", "leader", "sessions", "clock", "locks", "containers"];
+    assert_eq!(checks(), fit.map(|check| (check, Severity::Ok)));
+    let leads = client.examine().unwrap().into_iter().find(|one| one.check == "leader").unwrap();
+    assert!(leads.found.contains(&ensemble.servers[ensemble.leader()].port), "{leads:?}");
+    let victim = ensemble.follower();
+    ensemble.servers[victim].kill();
+    let nodes = client.examine().unwrap().into_iter().find(|one| one.check == "nodes").unwrap();
+    assert_eq!(nodes.severity, Severity::Warning);
+    assert!(nodes.found.contains(&ensemble.servers[victim].port), "{nodes:?}");
 }
 
 #[test]

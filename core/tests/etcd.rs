@@ -86,13 +86,67 @@ fn a_time_limit_and_a_ttl_beyond_the_lease_are_told() {
     until("it is free", || one.inspect(&name).unwrap().is_free());
 }
 
+/// What is found, and how much it matters.
+fn examined(client: &Client) -> Vec<(&'static str, Severity)> {
+    client.examine().unwrap().iter().map(|one| (one.check, one.severity)).collect()
+}
+
 #[test]
 fn a_member_that_is_fit_says_so_and_that_it_is_alone() {
-    let found = client(&address(), "").examine().unwrap();
-    // Whether it warns of its leases is a matter of its version.
-    let told: Vec<_> = found.iter().map(|one| (one.check, one.severity)).filter(|one| one.0 != "leases").collect();
-    let alone = ("members", Severity::Note);
-    assert_eq!(told, [("version", Severity::Ok), ("leader", Severity::Ok), ("room", Severity::Ok), alone], "{found:?}");
+    let client = client(&address(), &format!("prefix={}/", name("fit")));
+    let guard = client.lock("x").acquire().unwrap();
+    // Whether it warns of its leases is a matter of its version, and how many keep nothing of who else is there.
+    let found: Vec<_> = examined(&client).into_iter().filter(|one| !["leases", "leaked"].contains(&one.0)).collect();
+    let fit = ["version", "leader", "room"].map(|check| (check, Severity::Ok));
+    assert_eq!(found, [&fit[..], &[("members", Severity::Note), ("locks", Severity::Ok)]].concat());
+    drop(guard);
+}
+
+#[test]
+fn locks_that_do_not_see_one_another_are_found_and_those_whose_lease_is_gone() {
+    let (uri, prefix) = (address(), name("doctor"));
+    let client = client(&uri, &format!("prefix={prefix}/"));
+    let of_locks = || -> Vec<_> {
+        let checks = ["layouts", "nesting", "orphans", "locks"];
+        examined(&client).into_iter().filter(|one| checks.contains(&one.0)).collect()
+    };
+    let theirs = Running::etcdctl(&uri, &["lock", "--ttl", "2", &format!("{prefix}/above")]);
+    until("theirs holds", || client.inspect("above").unwrap().holder.is_some());
+    assert_eq!(of_locks(), [("locks", Severity::Ok)]);
+    let below = client.lock("above/below").acquire().unwrap();
+    assert_eq!(of_locks(), [("nesting", Severity::Warning)]);
+    drop(theirs);
+    until("theirs is gone", || of_locks() == [("locks", Severity::Ok)]);
+    let above = client.lock("above").acquire().unwrap();
+    assert_eq!(of_locks(), [("nesting", Severity::Note)]);
+    drop((above, below));
+    // A library that keeps one key for each lock, such as etcd3 for Node or for Python.
+    let granted = etcdctl(&uri, &["lease", "grant", "60"]);
+    let lease = granted.split_whitespace().nth(1).unwrap();
+    etcdctl(&uri, &["put", "--lease", lease, &format!("{prefix}/one"), ""]);
+    let one = client.lock("one").acquire().unwrap();
+    until("two layouts are found", || of_locks() == [("layouts", Severity::Warning)]);
+    let kept = etcdctl(&uri, &["get", "--prefix", "--keys-only", &format!("{prefix}/one/")]);
+    drop(one);
+    etcdctl(&uri, &["lease", "revoke", lease]);
+    until("nothing is left", || of_locks() == [("locks", Severity::Ok)]);
+    // As a mirror writes it.
+    etcdctl(&uri, &["put", kept.trim(), ""]);
+    assert_eq!(of_locks(), [("orphans", Severity::Problem)]);
+    let refused = client.lock("one").try_acquire().unwrap_err();
+    assert_eq!(refused.kind(), Kind::ForeignLayout, "{refused}");
+    etcdctl(&uri, &["del", kept.trim()]);
+    assert!(client.lock("one").try_acquire().unwrap().is_some());
+}
+
+#[test]
+fn leases_of_sessions_that_nobody_uses_are_counted() {
+    let client = client(&address(), &format!("prefix={}/", name("leaked")));
+    let leaked = || client.examine().unwrap().into_iter().find(|one| one.check == "leaked").unwrap();
+    let idle = || leaked().found.rsplit_once(", ").unwrap().1.split(' ').next().unwrap().parse::<usize>().unwrap();
+    (0..100).for_each(|_| drop(etcdctl(&address(), &["lease", "grant", "20"])));
+    assert_eq!(leaked().severity, Severity::Note);
+    assert!(idle() >= 100);
 }
 
 #[test]

@@ -117,6 +117,16 @@ fn a_full_server_that_evicts_forgets_the_lock_and_the_next_renewal_tells() {
 }
 
 #[test]
+fn a_server_says_what_it_is_like() {
+    let server = Server::start_with("-M");
+    let found = server.client("").examine().unwrap();
+    let checks: Vec<_> = found.iter().map(|one| (one.check, one.severity)).collect();
+    let fit = ["version", "cas", "eviction", "memory", "item_size"].map(|check| (check, Severity::Ok));
+    assert_eq!(checks, [&fit[..], &[("restart", Severity::Note), ("servers", Severity::Note)]].concat());
+    assert!(found[4].found.contains(" 1048576 "), "{found:?}");
+}
+
+#[test]
 fn a_full_server_that_evicts_nothing_refuses_locks_and_keeps_those_that_are_held() {
     let server = Server::start_with("-m 2 -M");
     let [holder, other] = ["ttl=30s", "store_timeout=300ms"].map(|options| server.client(options));

@@ -6,6 +6,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use lockwright::Kind;
+use lockwright::finding::Severity;
 use lockwright::lease::ReleaseOutcome;
 use one_server::{client, is_taken_and_given_back, name, serves_a_thousand_tasks, until};
 
@@ -347,4 +348,39 @@ fn a_certificate_is_looked_at_before_the_password_is_sent() {
     let none = client(&format!("mysql://u:hunter2@{at}/x"), &format!("ca={ca}&store_timeout=300ms"));
     let error = none.lock("x").acquire().unwrap_err();
     assert_eq!(error.kind(), Kind::Protocol, "{error}");
+}
+
+/// What is found, and how much it matters.
+fn examined(uri: &str) -> Vec<(&'static str, Severity)> {
+    client(uri, "").examine().unwrap().iter().map(|one| (one.check, one.severity)).collect()
+}
+
+#[test]
+fn a_server_that_is_fit_says_so_and_what_a_table_or_a_user_lacks_is_found() {
+    let (host, port, database) = place();
+    let user = user("");
+    let as_user = format!("mysql://{user}:x@{host}:{port}/{database}");
+    // This server does not wait for its disk.
+    let forgets = ("persistence", Severity::Note);
+    let fit = ["version", "replication", "isolation", "engine", "collation", "rights", "clock"];
+    let mut checks = fit.map(|check| (check, Severity::Ok)).to_vec();
+    checks.insert(3, forgets);
+    assert_eq!(examined(&as_user), checks);
+    let told = |uri: &str| -> Vec<_> {
+        let found = examined(uri).into_iter();
+        found.filter(|one| one.1 > Severity::Ok && *one != forgets).collect()
+    };
+    // Which nobody needs before somebody waits.
+    sql(&format!("REVOKE DELETE ON lockwright_told FROM {user}"));
+    assert_eq!(told(&as_user), [("rights", Severity::Problem)]);
+    let lacks = client(&as_user, "").examine().unwrap().into_iter().find(|one| one.check == "rights").unwrap();
+    assert!(lacks.found.contains("DELETE") && lacks.found.contains("lockwright_told"), "{lacks:?}");
+    sql(&format!("DROP USER {user}"));
+    let own = Database::new();
+    assert_eq!(told(&own.uri()), [("table", Severity::Problem); 2]);
+    sql(&format!("CREATE TABLE {}.lockwright_locks (name varchar(9)) ENGINE = Aria", own.0));
+    sql(&format!("CREATE TABLE {}.lockwright_told (inbox bigint PRIMARY KEY)", own.0));
+    let found = told(&own.uri());
+    let problem = |check| (check, Severity::Problem);
+    assert_eq!(found, ["index", "index", "engine", "collation", "table"].map(problem));
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lockwright::Kind;
+use lockwright::finding::Severity;
 use lockwright::lease::ReleaseOutcome;
 use one_server::{client, is_taken_and_given_back, name, serves_a_thousand_tasks, until};
 
@@ -270,4 +271,58 @@ fn a_client_has_two_connections_at_most() {
     client.close();
     until("its connections go", || psql("SELECT count(*) FROM pg_stat_activity WHERE usename = 'two'") == "0");
     psql("REVOKE ALL ON lockwright_locks FROM two; DROP ROLE two");
+}
+
+/// What is found, and how much it matters.
+fn examined(uri: &str) -> Vec<(&'static str, Severity)> {
+    client(uri, "").examine().unwrap().iter().map(|one| (one.check, one.severity)).collect()
+}
+
+/// This server does not wait for its disk.
+const FORGETS: (&str, Severity) = ("persistence", Severity::Note);
+
+/// What else is to be known or mended.
+fn told(uri: &str) -> Vec<(&'static str, Severity)> {
+    examined(uri).into_iter().filter(|one| one.1 > Severity::Ok && *one != FORGETS).collect()
+}
+
+#[test]
+fn a_server_that_is_fit_says_so_also_behind_a_pooler() {
+    let fit = ["version", "replication", "isolation", "pooler", "collation", "rights", "clock"];
+    let mut checks = fit.map(|check| (check, Severity::Ok)).to_vec();
+    checks.insert(4, FORGETS);
+    assert_eq!(examined(&address()), checks);
+    let pooler = Pooler::start();
+    assert_eq!(told(&pooler.uri), [("isolation", Severity::Note), ("pooler", Severity::Note)]);
+}
+
+#[test]
+fn what_is_wrong_with_a_table_or_with_a_users_rights_is_found() {
+    let uri = address();
+    let (_, place) = uri.split_once('@').unwrap();
+    let schema = name("s").replace(['-', '/'], "_");
+    let user = format!("u_{schema}");
+    psql(&format!(
+        "CREATE SCHEMA {schema}; CREATE ROLE {user} LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA {schema} TO {user}"
+    ));
+    psql(&format!("ALTER ROLE {user} SET search_path = {schema}"));
+    let as_user = format!("postgres://{user}:x@{place}");
+    assert_eq!(told(&as_user), [("table", Severity::Problem)]);
+    let rest = "version bigint, kind text, record text, changed timestamptz";
+    psql(&format!("CREATE UNLOGGED TABLE {schema}.lockwright_locks (key text, {rest})"));
+    psql(&format!("GRANT SELECT, INSERT, UPDATE ON {schema}.lockwright_locks TO {user}"));
+    let problems = ["index", "rights"].map(|check| (check, Severity::Problem));
+    assert_eq!(told(&as_user), [problems[0], ("collation", Severity::Warning), problems[1]]);
+    psql(&format!("DROP TABLE {schema}.lockwright_locks"));
+    psql(&format!(
+        "CREATE COLLATION {schema}.folding (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+         CREATE TABLE {schema}.lockwright_locks (key text COLLATE {schema}.folding PRIMARY KEY, {rest});
+         GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.lockwright_locks TO {user};
+         ALTER ROLE {user} SET default_transaction_read_only = on"
+    ));
+    assert_eq!(told(&as_user), ["replication", "collation"].map(|check| (check, Severity::Problem)));
+    until("its connections go", || {
+        psql(&format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{user}'")) == "0"
+    });
+    psql(&format!("DROP SCHEMA {schema} CASCADE; DROP ROLE {user}"));
 }

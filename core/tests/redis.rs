@@ -123,6 +123,21 @@ fn without_the_right_to_subscribe_waiters_poll() {
     }
 }
 
+/// As in the docs of this store.
+const NATIVE_RIGHTS: &str = "~lw:* &lwi:* +eval +evalsha +exists +hmget +hget +hgetall +hset +hdel +hexists +time +pexpireat \
+                             +publish +pubsub|numsub +subscribe +ping +select +scan +client|setname +info";
+
+#[test]
+fn what_a_user_may_not_use_is_told() {
+    let rights = |rights: &str| {
+        let found = client_with(rights, "").examine().unwrap();
+        found.into_iter().find(|one| one.check == "rights").map(|one| one.found)
+    };
+    assert_eq!(rights(NATIVE_RIGHTS), None);
+    let told = rights(&format!("{NATIVE_RIGHTS} resetchannels -hgetall -scan")).unwrap();
+    assert!(told.ends_with("may not use HGETALL, PUBLISH, SUBSCRIBE, SCAN"), "{told}");
+}
+
 #[test]
 fn a_fair_waiter_is_told_when_subscribing_turns_out_to_be_refused() {
     let name = fresh("unfair");

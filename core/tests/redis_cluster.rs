@@ -353,6 +353,7 @@ fn each_master_is_examined_and_one_that_is_away_is_told_of() {
     let found = client.examine().unwrap();
     let of = |check: &str| found.iter().filter(|finding| finding.check == check).count();
     assert_eq!((of("version"), of("replication"), of("slots"), of("nodes")), (3, 3, 1, 0), "{found:?}");
+    assert_eq!((of("versions"), of("clocks"), of("rights")), (0, 1, 0), "{found:?}");
     let stopped = owner(&cluster, "x", "1");
     cluster.befalls(&stopped, "stop");
     let found = client.examine().unwrap();

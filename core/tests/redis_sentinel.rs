@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use lockwright::blocking::Client;
+use lockwright::finding::Severity;
 use lockwright::lease::ReleaseOutcome;
 use lockwright::{Kind, blocking};
 
@@ -165,4 +166,29 @@ async fn tasks_find_the_master_too_and_a_sentinel_wants_its_own_password() {
     let wrong = servers.uri.replace("redis+sentinel://:", "redis+sentinel://:wrong");
     let error = lockwright::connect(&wrong).await.unwrap().lock(&name("x")).try_acquire().await.unwrap_err();
     assert!(error.kind() == Kind::Auth && !error.to_string().contains("sentinel_password"), "{error}");
+}
+
+#[test]
+fn each_sentinel_is_examined_and_one_that_is_away_is_told_of() {
+    let servers = servers();
+    servers.are_well();
+    let checks = |uri: &str| -> Vec<_> {
+        let found = blocking::connect(uri).unwrap().examine().unwrap();
+        let of_sentinels = found.into_iter().filter(|one| ["sentinels", "failover"].contains(&one.check));
+        of_sentinels.map(|one| (one.check, one.severity)).collect()
+    };
+    let fit = ["sentinels", "failover"].map(|check| (check, Severity::Ok));
+    until("the sentinels have heard of the replicas", || checks(&servers.uri) == fit);
+    let one_more = servers.uri.replacen("/mymaster", ",127.0.0.1:1/mymaster", 1);
+    assert_eq!(checks(&one_more), [("sentinels", Severity::Warning), ("failover", Severity::Ok)]);
+}
+
+#[tokio::test]
+async fn a_task_examines_the_sentinels_as_a_thread_does() {
+    let server = Server::start();
+    let sentinel = Sentinel::naming(Some(server.port));
+    let uri = format!("redis+sentinel://127.0.0.1:{}/mymaster", sentinel.port);
+    let found = lockwright::connect(&uri).await.unwrap().examine().await.unwrap();
+    // It knows of nobody else.
+    assert!(found.iter().any(|one| one.check == "failover" && one.severity == Severity::Warning), "{found:?}");
 }

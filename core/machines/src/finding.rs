@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+pub mod clock;
+pub mod said;
+
 /// How much a [`Finding`] matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
@@ -56,6 +59,27 @@ impl Finding {
     pub fn of(severity: Severity, check: &'static str, found: impl Into<String>, advice: &'static str) -> Self {
         Finding { check, severity, found: found.into(), advice: Some(advice) }
     }
+}
+
+/// This is wrong in these places; `None` where there are none.
+pub fn in_places(
+    severity: Severity,
+    check: &'static str,
+    what: &str,
+    places: &[impl AsRef<str>],
+    advice: &'static str,
+) -> Option<Finding> {
+    let named = || some_of(places.iter().map(AsRef::as_ref));
+    (!places.is_empty()).then(|| Finding::of(severity, check, format!("{what} in {}", named()), advice))
+}
+
+/// What is `wrong` where the locks are, or that it is nothing in all of these `places`.
+pub fn of_locks(places: &str, wrong: impl IntoIterator<Item = Option<Finding>>) -> Vec<Finding> {
+    let mut found: Vec<_> = wrong.into_iter().flatten().collect();
+    if found.is_empty() {
+        found.push(Finding::ok("locks", format!("nothing is wrong in {places}")));
+    }
+    found
 }
 
 /// Most names that are told of many.

@@ -183,7 +183,7 @@ fn every_script_touches_only_keys_that_it_names() {
     let look = Request::new(&marker::MARK, format!("lwq:{{{prefix}}}").into(), ["run".into(), Arg::Int(1)]);
     played.ask(&look);
     played.inquire(layouts::survey::eviction(&prefix));
-    played.inquire(layouts::examination::examine(&prefix, u64::default));
+    played.inquire(layouts::examination::examine(&prefix, 0, u64::default));
     let missed: Vec<_> =
         layouts::by_digest().filter(|call| !played.bodies.contains(call.body)).map(|call| call.name).collect();
     assert!(missed.is_empty(), "no key of these was looked at: {missed:?}");

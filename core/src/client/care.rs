@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use lockwright_machines::finding::some_of;
+use lockwright_machines::finding::{in_places, some_of};
+use lockwright_machines::lease::{BARRIER, LATCH};
 
 use super::{Async, Blocking, Client, Face, Lock};
 use crate::driver::road::{Road, here};
 use crate::error::{Kind, Result};
 use crate::finding::{Finding, Severity};
-use crate::lease::Sighting;
+use crate::lease::{Inspection, Sighting};
 use crate::options::AcquireOptions;
 use crate::platform::clock;
 
@@ -31,6 +32,17 @@ impl Health {
     pub fn may_evict(&self) -> bool {
         self.eviction.as_deref().is_some_and(|policy| policy != "noeviction")
     }
+}
+
+/// Of how many names it is looked at who waits.
+const LOOKED: usize = 1000;
+/// Whoever waits and lives has what is free by then.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// Whether some wait for what they could have. At latches and barriers nobody holds anything.
+fn is_unserved(seen: &Inspection) -> bool {
+    let is_held = seen.primitive.is_none_or(|primitive| primitive != LATCH && primitive != BARRIER);
+    is_held && seen.holder.is_none() && seen.waiters > 0
 }
 
 impl<F: Face> Client<F> {
@@ -70,7 +82,34 @@ impl<F: Face> Client<F> {
         let engine = self.engine()?;
         let mut found = self.inquire(road, &engine, engine.store.examine()).await?;
         found.extend(self.layouts_seen(road).await?);
+        found.extend(self.queues_seen(road).await?);
         Ok(found)
+    }
+
+    /// Names that some wait for though nobody holds them, now and a moment later: whoever waits there is gone. Nothing
+    /// where there are none, and where this client cannot list.
+    async fn queues_seen(&self, road: Road) -> Result<Option<Finding>> {
+        // Why it cannot list is told by what locks need as well.
+        let Ok(names) = self.list_by(road).await else { return Ok(None) };
+        let mut left = self.unserved(road, names.into_iter().take(LOOKED).collect()).await;
+        if !left.is_empty() {
+            road.pause(MOMENT).await?;
+            left = self.unserved(road, left).await;
+        }
+        let advice = "whoever asks next goes past them: see why the programs that waited ended";
+        let what = "all who wait are gone, and nobody holds what they wait for,";
+        Ok(in_places(Severity::Note, "queues", what, &left, advice))
+    }
+
+    /// Those of the names that nobody holds and somebody waits for.
+    async fn unserved(&self, road: Road, names: Vec<String>) -> Vec<String> {
+        let mut unserved = Vec::new();
+        for name in names {
+            if self.inspect_by(road, &name).await.is_ok_and(|seen| is_unserved(&seen)) {
+                unserved.push(name);
+            }
+        }
+        unserved
     }
 
     /// Whether other libraries keep locks here, and under names of ours. Nothing where there are none, and for a client

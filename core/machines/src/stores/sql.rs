@@ -1,5 +1,7 @@
 //! What the layouts of SQL databases have in common.
 
+pub mod examination;
+
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::protocol::{Call, Inquiry, Request};
 

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use etcd_client::{Client, GetOptions, Txn, TxnResponse};
+use etcd_client::{Client, GetOptions, LeaseTimeToLiveOptions, Txn, TxnResponse};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -335,6 +335,17 @@ impl Etcd {
                     self.over_a_line(|mut client| async move { answered(client.member_list().await) }).await?;
                 Ok(transactions::members(&members))
             }
+            "leases" => {
+                let leases = self.over_a_line(|mut client| async move { answered(client.leases().await) }).await?;
+                Ok(transactions::leases(&leases))
+            }
+            "keeps" => {
+                let id = transactions::int(request, 0).map_err(Failure::NotSent)?;
+                let asks = || Some(LeaseTimeToLiveOptions::new().with_keys());
+                let lives =
+                    self.over_a_line(|mut client| async move { answered(client.lease_time_to_live(id, asks()).await) });
+                Ok(transactions::kept(&lives.await?))
+            }
             _ => Err(Failure::NotSent(transactions::strange(request))),
         }
     }
@@ -373,7 +384,18 @@ fn asks_for_a_place(request: &Request) -> bool {
 fn changes_nothing(request: &Request) -> bool {
     matches!(
         request.call.name,
-        "look" | "exists" | "fate" | "watch" | "first" | "keys" | "lives" | "status" | "members" | "latch.look"
+        "look"
+            | "exists"
+            | "fate"
+            | "watch"
+            | "first"
+            | "keys"
+            | "lives"
+            | "status"
+            | "members"
+            | "leases"
+            | "keeps"
+            | "latch.look"
     )
 }
 

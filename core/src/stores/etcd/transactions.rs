@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use etcd_client::{
-    Compare, CompareOp, DeleteOptions, GetOptions, GetResponse, KeyValue, MemberListResponse, PutOptions, SortOrder,
-    SortTarget, StatusResponse, Txn, TxnOp, TxnOpResponse, TxnResponse,
+    Compare, CompareOp, DeleteOptions, GetOptions, GetResponse, KeyValue, LeaseLeasesResponse, LeaseTimeToLiveResponse,
+    MemberListResponse, PutOptions, SortOrder, SortTarget, StatusResponse, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
 
 use super::copy::Copy;
@@ -338,4 +338,16 @@ pub(super) fn status(status: &StatusResponse) -> Reply {
 pub(super) fn members(list: &MemberListResponse) -> Reply {
     let (learning, voting): (Vec<_>, Vec<_>) = list.members().iter().partition(|member| member.is_learner());
     Reply::List([voting.len(), learning.len()].map(|count| Reply::Int(i64::try_from(count).unwrap_or(i64::MAX))).into())
+}
+
+pub(super) fn leases(list: &LeaseLeasesResponse) -> Reply {
+    Reply::List(list.leases().iter().map(|lease| Reply::Int(lease.id())).collect())
+}
+
+/// How many keys a lease keeps.
+pub(super) fn kept(lives: &LeaseTimeToLiveResponse) -> Reply {
+    if lives.ttl() < 0 {
+        return Reply::Nil;
+    }
+    Reply::Int(i64::try_from(lives.keys().len()).unwrap_or(i64::MAX))
 }

@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lockwright_machines::store_clock::StoreClock;
+use lockwright_machines::stores::mysql::layouts::examination::EXAMINATION;
 use lockwright_machines::stores::mysql::layouts::native;
+use lockwright_machines::stores::sql::examination::Examination;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::line::{Answers, Broken, Line, dial};
+use super::line::{Answers, Broken, Dialled, Line, dial};
 use super::{failure, inbox, statements};
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
@@ -91,8 +93,8 @@ impl Database {
                     }
                 }
                 None => {
-                    let (line, now) = dial(&self.config, longest(&self.config)).await?;
-                    self.clock.learn(clock::now(), now);
+                    let Dialled { line, now } = dial(&self.config, longest(&self.config)).await?;
+                    self.clock.learn(clock::now(), now?);
                     return Ok(line);
                 }
             }
@@ -103,6 +105,13 @@ impl Database {
         let statements = statements::exchange(changes, window).map_err(Failure::NotDone)?;
         let answers = self.ask(statements, window.patience).await?;
         statements::exchanged(changes, window, answers)
+    }
+
+    /// What the database says of itself, over a connection of its own: also one whose table cannot be used.
+    async fn said(config: &Config) -> Result<String, Failure> {
+        let Dialled { mut line, .. } = dial(config, longest(config)).await.map_err(Failure::NotDone)?;
+        let answers = line.ask(&statements::examine()).await;
+        answers.map(statements::said).map_err(|broken| Failure::NotDone(failure::of_line(broken)))
     }
 
     /// What `inbox` was told since, besides what it heard.
@@ -142,6 +151,7 @@ impl Table for Arc<Database> {
 impl store::Database for Arc<Database> {
     const SCHEMA: &'static str = native::SCHEMA;
     const MAKE: &'static Call = &native::MAKE;
+    const EXAMINATION: &'static Examination = &EXAMINATION;
 
     fn config(&self) -> &Config {
         &self.config
@@ -153,6 +163,15 @@ impl store::Database for Arc<Database> {
 
     fn make(&self, patience: Duration) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(async move { statements::refused(&self.ask(native::SCHEMA.into(), patience).await?) })
+    }
+
+    fn said(&self, patience: Duration) -> BoxFuture<'_, Result<String, Failure>> {
+        Box::pin(async move {
+            let database = self.clone();
+            let asks = async move { timeout(patience, Database::said(&database.config)).await };
+            let asked = runtime::handle().map_err(Failure::NotDone)?.spawn(asks).await;
+            asked.ok().and_then(Result::ok).unwrap_or_else(|| Err(Failure::NotDone(silent())))
+        })
     }
 
     fn listen(&self, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {

@@ -59,19 +59,25 @@ impl From<Error> for Broken {
     }
 }
 
-/// A connection, and what the database's clock said.
+/// A connection that was made.
+pub(super) struct Dialled {
+    pub(super) line: Line,
+    /// What the database's clock said, where its table can be used if there is one; else why not.
+    pub(super) now: crate::Result<StoreTime>,
+}
+
+/// Dials.
 ///
 /// # Errors
-/// `unavailable` where nobody answers, `auth` where the server wants somebody else, `protocol` where it is none,
-/// `invalid_config` for a database that cannot be used.
-pub(super) async fn dial(config: &Config, longest: Duration) -> crate::Result<(Line, StoreTime)> {
+/// `unavailable` where nobody answers, `auth` where the server wants somebody else, `protocol` where it is none.
+pub(super) async fn dial(config: &Config, longest: Duration) -> crate::Result<Dialled> {
     match timeout(config.connect_timeout, dial_at_leisure(config, longest)).await {
         Ok(dialled) => dialled,
         Err(_) => Err(config.unreachable(io::ErrorKind::TimedOut.into())),
     }
 }
 
-async fn dial_at_leisure(config: &Config, longest: Duration) -> crate::Result<(Line, StoreTime)> {
+async fn dial_at_leisure(config: &Config, longest: Duration) -> crate::Result<Dialled> {
     let credentials = config.login.credentials_aside().await?;
     let broken = |broken| match broken {
         Broken::Connection(error) => config.unreachable(error),
@@ -103,7 +109,7 @@ async fn dial_at_leisure(config: &Config, longest: Duration) -> crate::Result<(L
     let mut line = Line { pipe: BufReader::new(pipe) };
     line.log_in(&who, who.logs_in(&greeting)?).await.map_err(broken)??;
     let settled = line.ask(&statements::settle(longest)).await.map_err(broken)?;
-    Ok((line, statements::settled(settled)?))
+    Ok(Dialled { line, now: statements::settled(settled) })
 }
 
 impl Line {

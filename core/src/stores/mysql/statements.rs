@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockwright_machines::stores::mysql::layouts::examination::EXAMINATION;
 use lockwright_machines::stores::mysql::layouts::native::{
     HEAR, HEARD, INSERT, PAGE, READ, REMOVE, TELL, UNHEARD, UPDATE,
 };
@@ -120,6 +121,28 @@ pub(super) fn settled(answers: Answers) -> crate::Result<StoreTime> {
         }
     }
     Ok(StoreTime(number(row, 0)?))
+}
+
+/// Has the server say what it is like.
+pub(super) fn examine() -> String {
+    let mut all = String::new();
+    EXAMINATION.call.body.iter().for_each(|statements| put(&mut all, statements, &[]));
+    all
+}
+
+/// What it says, a name and a value a line, and what it refused behind that.
+pub(super) fn said(answers: Answers) -> String {
+    let mut lines = Vec::new();
+    for answer in &answers.all {
+        let Answer::Rows(rows) = answer else { continue };
+        // Others are those of an explanation.
+        lines.extend(rows.iter().filter(|row| row.len() == 2).map(|row| {
+            let [name, value] = [0, 1].map(|at| text(row, at).unwrap_or_default());
+            format!("{name}:{value}")
+        }));
+    }
+    lines.extend(answers.refused.map(|said| format!("refused:{} {}", said.code, said.message)));
+    lines.join("\n")
 }
 
 /// Several changes are kept or not together, so that the database keeps them at once.

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use lockwright_machines::store_clock::StoreClock;
+use lockwright_machines::stores::postgres::layouts::examination::EXAMINATION;
 use lockwright_machines::stores::postgres::layouts::native;
+use lockwright_machines::stores::sql::examination::Examination;
 use tokio::time::timeout;
 use tokio_postgres::{Client, Statement};
 
@@ -31,6 +33,8 @@ pub(super) struct Database {
 /// A connection for statements.
 struct Line {
     client: Client,
+    /// It is ours alone.
+    is_direct: bool,
     /// Where the server keeps it, once it does.
     exchange: OnceLock<Statement>,
 }
@@ -59,7 +63,7 @@ impl Database {
             let _dialling = dialling;
             let Connection { client, is_direct, now, .. } = dial(&database.config).await?;
             database.clock.learn(clock::now(), now);
-            let line = Arc::new(Line { client, exchange: OnceLock::new() });
+            let line = Arc::new(Line { client, is_direct, exchange: OnceLock::new() });
             *locked(&database.line) = Some(line.clone());
             if is_direct {
                 // Nobody waits for it: until then the statement is sent each time.
@@ -139,6 +143,7 @@ impl Table for Arc<Database> {
 impl sql::store::Database for Arc<Database> {
     const SCHEMA: &'static str = native::SCHEMA;
     const MAKE: &'static Call = &native::MAKE;
+    const EXAMINATION: &'static Examination = &EXAMINATION;
 
     fn config(&self) -> &Config {
         &self.config
@@ -150,6 +155,11 @@ impl sql::store::Database for Arc<Database> {
 
     fn make(&self, patience: Duration) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(self.over_the_line(patience, async |line: &Line| statements::make(&line.client).await))
+    }
+
+    fn said(&self, patience: Duration) -> BoxFuture<'_, Result<String, Failure>> {
+        let asks = async |line: &Line| statements::said(&line.client, line.is_direct).await;
+        Box::pin(self.over_the_line(patience, asks))
     }
 
     fn listen(&self, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {

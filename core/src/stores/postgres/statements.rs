@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockwright_machines::stores::postgres::layouts::examination::EXAMINATION;
 use lockwright_machines::stores::postgres::layouts::native::{EXCHANGE, PAGE, REMOVE, SCHEMA};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row as Answer, Statement};
@@ -73,6 +74,14 @@ pub(super) async fn listen(client: &Client, inbox: InboxId) -> Result<()> {
 /// Makes the table, if there is none.
 pub(super) async fn make(client: &Client) -> Result<()> {
     client.batch_execute(SCHEMA).await
+}
+
+/// What the database says of itself, and that the connection is `is_direct`.
+pub(super) async fn said(client: &Client, is_direct: bool) -> Result<String> {
+    let [statement] = EXAMINATION.call.body else { return Ok(String::new()) };
+    let row = client.query_typed_one(statement, &[]).await?;
+    let said: &str = row.try_get(0)?;
+    Ok(format!("{said}\ndirect:{is_direct}"))
 }
 
 /// See [`Table::exchange`](crate::stores::sql::table::Table::exchange).

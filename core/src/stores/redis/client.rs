@@ -16,9 +16,10 @@ use super::exchange::{Exchange, Manner, may_grant};
 use super::failover;
 use super::greeting::{self, Welcome};
 use super::inbox::Listening;
+use super::layouts::sentinels::asked;
 use super::layouts::{self, examination, survey};
 use super::replicas::Replicas;
-use super::sentinels::NAMED;
+use super::sentinels::{self, NAMED};
 use super::shared_connection::{SharedConnection, Values};
 use super::shortcut;
 use super::socket::{Connection, unreachable};
@@ -30,10 +31,10 @@ use crate::finding::Finding;
 use crate::lease::Sighting;
 use crate::platform::mutex::locked;
 use crate::platform::stream::{Home, HomeId};
-use crate::platform::{clock, fence};
+use crate::platform::{clock, fence, runtime};
 use crate::protocol::{Call, Channel, Inquiry, Layout, Reply, Request, Requests};
 use crate::session::{Inbox, margin};
-use crate::stores::{Answered, Begun, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic};
+use crate::stores::{Answered, Begun, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic, not_sent};
 use crate::time::{StoreTime, Time};
 
 /// A connection idle for longer is looked at before it is used: servers and middle boxes end idle ones.
@@ -563,11 +564,15 @@ impl Store for Redis {
     }
 
     fn examine(&self) -> Inquiry<'_, Vec<Finding>> {
-        examination::examine(&self.config.prefix, clock::wall)
+        let sentinels = self.config.sentinels.as_ref().map_or(0, |sentinels| sentinels.each.len());
+        examination::examine(&self.config.prefix, sentinels, clock::wall)
     }
 
     fn call(&self, requests: &Requests, limit: Time) -> Answered {
-        self.call_as(requests, limit, false)
+        match asked(requests) {
+            Some(number) => runtime::block_on(sentinels::look(&self.config, number)).unwrap_or_else(not_sent),
+            None => self.call_as(requests, limit, false),
+        }
     }
 
     fn begin<'a>(&'a self, requests: &'a Requests, limit: Time) -> Begun<'a> {
@@ -586,7 +591,10 @@ impl Store for Redis {
     }
 
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
-        Box::pin(self.ask(requests, limit, false))
+        match asked(requests) {
+            Some(number) => Box::pin(sentinels::look(&self.config, number)),
+            None => Box::pin(self.ask(requests, limit, false)),
+        }
     }
 
     fn void_after(&self, given_up: Time, _: Time) -> Time {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   list     cursor   ->  cursor' names...       of the master that the cursor is at
-//!   examine  cursor   ->  cursor' node reply slots   its reply, and how many slots nobody serves
+//!   examine  what.. cursor   ->  cursor' node reply slots   its reply, and how many slots nobody serves
 //! ```
 //!
 //! A cursor is the number of a master, by its first slot, and that master's own cursor. What moves from one master to
@@ -26,9 +26,9 @@ pub(super) fn is_for_all(request: &Request) -> bool {
 
 /// The answer of the master that `request` has come to.
 pub(super) async fn page(cluster: &Cluster, request: &Request, limit: Time) -> Answered {
-    let cursor = match request.args.first() {
-        Some(Arg::Text(cursor)) => &**cursor,
-        _ => "",
+    let (cursor, rest) = match request.args.split_last() {
+        Some((Arg::Text(cursor), rest)) => (&**cursor, rest),
+        _ => ("", &[][..]),
     };
     let (number, own) = cursor.split_once(' ').unwrap_or((cursor, ""));
     let number = number.parse().unwrap_or(0);
@@ -46,7 +46,7 @@ pub(super) async fn page(cluster: &Cluster, request: &Request, limit: Time) -> A
     let here = key_in(before, *slot, behind).into();
     let asked = match request.call.name {
         LIST => Request::new(request.call, here, [own.into(), Arg::Text(request.key.clone())]),
-        _ => Request::new(request.call, here, []),
+        _ => Request { key: here, args: rest.into(), ..request.clone() },
     };
     let Answered { sent, outcome } = cluster.ask_master(node, asked, limit).await;
     let outcome = match (request.call.name, outcome) {

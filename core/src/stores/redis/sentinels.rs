@@ -7,6 +7,7 @@
 //!
 //! Source: the [guidelines for clients](https://redis.io/docs/latest/develop/reference/sentinel-clients/).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -17,7 +18,9 @@ use super::config::{Config, Endpoint, Sentinels};
 use super::greeting::{Greeting, Welcome};
 use super::tasks;
 use crate::error::{Error, Kind, Result};
-use crate::platform::clock;
+use crate::platform::{clock, runtime};
+use crate::protocol::Reply;
+use crate::stores::{Answered, Outcome, not_sent};
 use crate::time::Time;
 
 /// How long a connection serves whose server was named as the master.
@@ -49,6 +52,19 @@ impl Sentinels {
         Search { config, sentinels: self, first, asked: 0, named, named_at, failed, silent, unknown }
     }
 
+    /// What `sentinel` knows of the master, a name and a value a line.
+    async fn describe(&self, sentinel: &Config) -> Result<String> {
+        let greeting = Greeting::question(sentinel.login.credentials()?, &["SENTINEL", "MASTER", &self.master]);
+        let (_, answers) = tasks::introduce(sentinel, &greeting, sentinel.connect_timeout / SHARE).await?;
+        let Value::Array(parts) = greeting.answer(&answers)? else { return Err(no_sentinel()) };
+        let text = |part: &Value| match part {
+            Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            _ => String::new(),
+        };
+        let lines = parts.chunks(2).map(|pair| Vec::from_iter(pair.iter().map(text)).join(":"));
+        Ok(Vec::from_iter(lines).join("\n"))
+    }
+
     /// Whom `sentinel` takes for the master, if it knows of any.
     async fn ask(&self, sentinel: &Config) -> Result<Option<Endpoint>> {
         let credentials = sentinel.login.credentials()?;
@@ -60,6 +76,30 @@ impl Sentinels {
             answer => endpoint(&answer).map(Some).ok_or_else(no_sentinel),
         }
     }
+}
+
+/// What the sentinel with this number says of its master, in the background runtime.
+pub(super) async fn look(config: &Arc<Config>, number: usize) -> Answered {
+    let (sent, config) = (clock::now(), config.clone());
+    let looks = async move {
+        let all = config.sentinels.as_ref()?;
+        let sentinel = all.each.get(number)?;
+        let said = all.describe(sentinel).await;
+        let said = said.map_or_else(refused, |said| Some(Reply::Text(said)));
+        Some(Reply::List([Reply::Text(sentinel.endpoint.shown())].into_iter().chain(said).collect()))
+    };
+    match runtime::handle() {
+        Ok(handle) => {
+            let seen = handle.spawn(looks).await.ok().flatten().unwrap_or(Reply::Nil);
+            Answered { sent, outcome: Outcome::Replies(vec![seen]) }
+        }
+        Err(error) => not_sent(error),
+    }
+}
+
+/// What a sentinel says that says nothing of the master; nothing where it is not there.
+fn refused(error: Error) -> Option<Reply> {
+    (error.kind() != Kind::Unavailable).then(|| Reply::Text(format!("refused:{}", error.context())))
 }
 
 impl Search<'_> {

@@ -6,13 +6,15 @@ use std::time::Duration;
 use lockwright_machines::native_machine::NativeLayout;
 use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::stores::sql;
+use lockwright_machines::stores::sql::examination::Examination;
 
 use super::config::Config;
 use super::records::Records;
 use super::table::{Failure, Table};
 use crate::error::{Error, Kind};
+use crate::finding::Finding;
 use crate::platform::{clock, runtime};
-use crate::protocol::{Call, InboxId, Layout, Reply, Requests};
+use crate::protocol::{Call, InboxId, Inquiry, Layout, Reply, Requests};
 use crate::session::Inbox;
 use crate::stores::{Answered, BoxFuture, Closing, Ends, Outcome, Schema, Sink, Store, Subscription, Topic, not_sent};
 use crate::time::Time;
@@ -23,6 +25,8 @@ pub(crate) trait Database: Table + Clone {
     const SCHEMA: &'static str;
     /// Makes what it says.
     const MAKE: &'static Call;
+    /// How it is examined.
+    const EXAMINATION: &'static Examination;
 
     fn config(&self) -> &Config;
 
@@ -31,6 +35,9 @@ pub(crate) trait Database: Table + Clone {
 
     /// Makes the table where there is none.
     fn make(&self, patience: Duration) -> BoxFuture<'_, Result<(), Failure>>;
+
+    /// What the call of the examination comes to: a name and a value a line.
+    fn said(&self, patience: Duration) -> BoxFuture<'_, Result<String, Failure>>;
 
     /// Listens at an inbox and reports to `sink` until that is gone.
     fn listen(&self, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()>;
@@ -57,11 +64,16 @@ impl<D: Database> SqlStore<D> {
         }
     }
 
-    async fn make(&self, limit: Time) -> Answered {
+    /// What the operator asks for, which may be asked for again whatever came of it.
+    async fn operate(&self, call: &'static Call, limit: Time) -> Answered {
         let sent = clock::now();
-        match self.records.table.make(limit.since(sent)).await {
-            Ok(()) => Answered { sent, outcome: Outcome::Replies(vec![Reply::Nil]) },
-            // Made or not, it may be asked for again.
+        let (table, patience) = (&self.records.table, limit.since(sent));
+        let done = match std::ptr::eq(call, D::MAKE) {
+            true => table.make(patience).await.map(|()| Reply::Nil),
+            false => table.said(patience).await.map(Reply::Text),
+        };
+        match done {
+            Ok(reply) => Answered { sent, outcome: Outcome::Replies(vec![reply]) },
             Err(Failure::NotDone(error) | Failure::Unknown(error)) => not_sent(error),
             Err(Failure::Again) => not_sent(silent()),
         }
@@ -95,8 +107,10 @@ impl<D: Database> Store for SqlStore<D> {
 
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
         Box::pin(async move {
-            if matches!(requests.as_slice(), [request] if std::ptr::eq(request.call, D::MAKE)) {
-                return self.make(limit).await;
+            if let [request] = requests.as_slice()
+                && [D::MAKE, D::EXAMINATION.call].iter().any(|call| std::ptr::eq(*call, request.call))
+            {
+                return self.operate(request.call, limit).await;
             }
             let answered = self.records.perform(requests, limit).await;
             if self.records.is_to_be_swept()
@@ -129,6 +143,10 @@ impl<D: Database> Store for SqlStore<D> {
 
     fn schema(&self) -> Option<Schema<'_>> {
         Some(Schema { text: D::SCHEMA, make: sql::make(D::MAKE) })
+    }
+
+    fn examine(&self) -> Inquiry<'_, Vec<Finding>> {
+        D::EXAMINATION.examine(clock::wall)
     }
 
     fn close(&self) {

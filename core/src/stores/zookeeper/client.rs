@@ -7,14 +7,15 @@ use tokio::time::timeout;
 use super::broker::Broker;
 use super::config::Config;
 use super::driver::keep_up;
-use super::layouts::examination;
 use super::layouts::line_layout::LineLayout;
 use super::layouts::recipe::Recipe;
+use super::layouts::{MEMBER, examination};
+use super::members;
 use crate::finding::Finding;
 use crate::platform::{clock, runtime};
-use crate::protocol::{Inquiry, Layout, Requests};
+use crate::protocol::{Inquiry, Layout, Reply, Request, Requests};
 use crate::session::Inbox;
-use crate::stores::{Answered, BoxFuture, Sink, Store, Subscription, Topic, not_sent};
+use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store, Subscription, Topic, not_sent};
 use crate::time::Time;
 
 /// See the [module](self).
@@ -32,6 +33,11 @@ impl ZooKeeper {
     }
 
     async fn ask(&self, requests: &Requests, limit: Time) -> Answered {
+        if let [request] = requests.as_slice()
+            && std::ptr::eq(request.call, &MEMBER)
+        {
+            return self.look(request, limit).await;
+        }
         let mut ticket = match self.broker.ask(requests.clone()) {
             Ok(ticket) => ticket,
             Err(error) => return not_sent(error),
@@ -46,6 +52,17 @@ impl ZooKeeper {
             Ok(Ok(answered)) => answered,
             Ok(Err(_)) | Err(_) => self.broker.give_up(&ticket),
         }
+    }
+
+    /// Asks one server by itself, and not in the client's session.
+    async fn look(&self, request: &Request, limit: Time) -> Answered {
+        let (sent, broker, number) = (clock::now(), self.broker.clone(), examination::number(request));
+        let looks = async move { members::look(&broker.config, number, limit).await };
+        let seen = match runtime::handle() {
+            Ok(handle) => handle.spawn(looks).await.unwrap_or(Reply::Nil),
+            Err(error) => return not_sent(error),
+        };
+        Answered { sent, outcome: Outcome::Replies(vec![seen]) }
     }
 }
 
@@ -78,7 +95,8 @@ impl Store for ZooKeeper {
     }
 
     fn examine(&self) -> Inquiry<'_, Vec<Finding>> {
-        examination::examine(&self.broker.config.root)
+        let config = &self.broker.config;
+        examination::examine(&config.root, config.servers.len(), self.broker.pace.wanted(), clock::wall)
     }
 
     fn close(&self) {

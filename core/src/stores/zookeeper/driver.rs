@@ -111,6 +111,28 @@ fn shuffled(servers: &[Server]) -> Vec<Server> {
     servers
 }
 
+/// A connection on which nothing was said yet.
+pub(super) async fn reached(server: &Server) -> io::Result<Pipe> {
+    let found = tokio::net::lookup_host((server.host.as_str(), server.port)).await;
+    let found: Vec<SocketAddr> = found.map_err(reach::unknown_host)?.collect();
+    Pipe::over(Stream::to(&found).await?, server.tls.as_ref()).await
+}
+
+/// The next frame of what has come or comes.
+pub(super) async fn frame(pipe: &mut Pipe, come: &mut Vec<u8>) -> io::Result<Vec<u8>> {
+    loop {
+        let first = wire::first_frame(come).map_err(|_| io::ErrorKind::InvalidData)?;
+        if let Some(range) = first {
+            let frame = come[range.clone()].to_vec();
+            come.drain(..range.end);
+            return Ok(frame);
+        }
+        if pipe.read_buf(come).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
 /// What a connection waits for.
 enum Event {
     Came(usize),
@@ -158,10 +180,7 @@ impl<'a> Connection<'a> {
         unreachable: &(impl Fn(io::Error) -> End + Sync),
     ) -> std::result::Result<Self, End> {
         let credentials = broker.config.login.credentials_aside().await.map_err(End::Refused)?;
-        let found = tokio::net::lookup_host((server.host.as_str(), server.port)).await;
-        let found: Vec<SocketAddr> = found.map_err(|error| unreachable(reach::unknown_host(error)))?.collect();
-        let stream = Stream::to(&found).await.map_err(unreachable)?;
-        let pipe = Pipe::over(stream, server.tls.as_ref()).await.map_err(unreachable)?;
+        let pipe = reached(server).await.map_err(unreachable)?;
         let sent = clock::now();
         let (come, out) = (Vec::with_capacity(ROOM), Vec::new());
         let timeout = Duration::ZERO;
@@ -257,17 +276,7 @@ impl<'a> Connection<'a> {
 
     /// The next frame, before anything else is asked.
     async fn frame(&mut self) -> io::Result<Vec<u8>> {
-        loop {
-            let first = wire::first_frame(&self.come).map_err(|_| io::ErrorKind::InvalidData)?;
-            if let Some(range) = first {
-                let frame = self.come[range.clone()].to_vec();
-                self.come.drain(..range.end);
-                return Ok(frame);
-            }
-            if self.pipe.read_buf(&mut self.come).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
+        frame(&mut self.pipe, &mut self.come).await
     }
 
     fn set_watches(&mut self) {

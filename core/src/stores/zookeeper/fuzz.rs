@@ -5,7 +5,7 @@ use super::wire::{self, Head, Node, Opcode, Reader};
 use crate::fuzz::is_readable;
 use crate::protocol::Reply;
 
-const OPCODES: [Opcode; 9] = [
+const OPCODES: [Opcode; 11] = [
     Opcode::Create(Node::Numbered),
     Opcode::Container,
     Opcode::Children { watches: false },
@@ -15,6 +15,8 @@ const OPCODES: [Opcode; 9] = [
     Opcode::Set,
     Opcode::Delete,
     Opcode::Sync,
+    Opcode::Directory,
+    Opcode::Clock,
 ];
 
 /// Where the frames in `bytes` end when they arrive in pieces of `step`; none where they are none.

@@ -8,6 +8,7 @@ mod driver;
 pub(crate) mod fuzz;
 mod greeting;
 mod md5;
+mod members;
 mod sasl;
 mod session;
 mod wire;

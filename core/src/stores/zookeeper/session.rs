@@ -46,10 +46,14 @@ impl Pace {
         PATIENCE.max(self.ttl / 3)
     }
 
+    /// For how long the ensemble has to keep the session.
+    pub(super) fn wanted(self) -> Duration {
+        self.ttl + self.heartbeat() + self.tick / 2
+    }
+
     /// What is asked of the ensemble, in milliseconds.
     pub(super) fn timeout(self) -> i32 {
-        let wanted = self.ttl + self.heartbeat() + self.tick / 2;
-        i32::try_from(wanted.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
+        i32::try_from(self.wanted().as_millis()).unwrap_or(i32::MAX).saturating_add(1)
     }
 
     /// Whether the ensemble keeps a session for long enough, if it does for `timeout`.
@@ -57,7 +61,7 @@ impl Pace {
     /// # Errors
     /// `unsupported`, with the ttl that can be had.
     pub(super) fn check(self, timeout: Duration) -> Result<()> {
-        if timeout >= self.ttl + self.heartbeat() + self.tick / 2 {
+        if timeout >= self.wanted() {
             return Ok(());
         }
         let most = timeout.saturating_sub(self.tick / 2) * 4 / 5;

@@ -47,6 +47,8 @@ pub(super) enum Opcode {
     Children {
         watches: bool,
     },
+    /// Lists children, and tells of the node.
+    Directory,
     Exists,
     /// Reads data, with a watch or without.
     Data {
@@ -59,6 +61,9 @@ pub(super) enum Opcode {
     Delete,
     Sync,
     Heartbeat,
+    /// Makes a node, writes to it and deletes it, and tells when that was: only a write in a transaction is told with
+    /// its time.
+    Clock,
 }
 
 /// How long a node lasts, and how it is called.
@@ -95,6 +100,7 @@ impl Opcode {
             "container" => Opcode::Container,
             "children" => Opcode::Children { watches: false },
             "watch_children" => Opcode::Children { watches: true },
+            "directory" => Opcode::Directory,
             "exists" => Opcode::Exists,
             "watch" => Opcode::Data { watches: true },
             "get" => Opcode::Data { watches: false },
@@ -104,6 +110,7 @@ impl Opcode {
             "delete" => Opcode::Delete,
             "sync" => Opcode::Sync,
             "heartbeat" => Opcode::Heartbeat,
+            "clock" => Opcode::Clock,
             _ => {
                 return Err(Error::new(Kind::Internal, "connect", format!("ZooKeeper has no operation for {request}")));
             }
@@ -115,12 +122,13 @@ impl Opcode {
             Opcode::Create(_) => 15,
             Opcode::Container => 19,
             Opcode::Children { .. } => 8,
+            Opcode::Directory => 12,
             Opcode::Exists => 3,
             Opcode::Data { .. } | Opcode::Read => 4,
             Opcode::Set => 5,
             Opcode::Delete => 2,
             Opcode::Sync => 9,
-            Opcode::Heartbeat | Opcode::Multi => 14,
+            Opcode::Heartbeat | Opcode::Multi | Opcode::Clock => 14,
         }
     }
 
@@ -133,8 +141,14 @@ impl Opcode {
             | Opcode::Set
             | Opcode::Multi
             | Opcode::Delete
-            | Opcode::Heartbeat => true,
-            Opcode::Children { .. } | Opcode::Exists | Opcode::Data { .. } | Opcode::Read | Opcode::Sync => false,
+            | Opcode::Heartbeat
+            | Opcode::Clock => true,
+            Opcode::Children { .. }
+            | Opcode::Directory
+            | Opcode::Exists
+            | Opcode::Data { .. }
+            | Opcode::Read
+            | Opcode::Sync => false,
         };
         writes && matches!(error, 0 | code::NO_NODE | code::NO_AUTH | code::NODE_EXISTS)
     }
@@ -218,7 +232,7 @@ pub(super) fn request(out: &mut Vec<u8>, xid: i32, opcode: Opcode, request: &Req
                 part(out, -1, true);
             }
             Opcode::Container => create(out, path, &[], acl, CONTAINER),
-            Opcode::Exists | Opcode::Read => {
+            Opcode::Exists | Opcode::Read | Opcode::Directory => {
                 out.text(path);
                 out.flag(false);
             }
@@ -235,6 +249,13 @@ pub(super) fn request(out: &mut Vec<u8>, xid: i32, opcode: Opcode, request: &Req
                 out.int(version);
             }
             Opcode::Sync => out.text(path),
+            Opcode::Clock => {
+                let (path, nothing) = (|| request.key.clone(), Arc::<str>::from(""));
+                let changes =
+                    [Change::Make(path(), nothing.clone()), Change::Set(path(), nothing, -1), Change::Remove(path())];
+                changes.iter().for_each(|change| together(out, change, acl));
+                part(out, -1, true);
+            }
             Opcode::Heartbeat => {
                 part(out, CHECK, false);
                 out.text("/");
@@ -441,19 +462,38 @@ impl<'a> Reader<'a> {
         Ok(String::from_utf8_lossy(self.buffer()?).into_owned())
     }
 
-    /// Who made a node, and the session that keeps it alive.
-    fn stat(&mut self) -> Result<[Reply; 2]> {
-        self.whole_stat().map(|(made, _)| made)
+    fn texts(&mut self) -> Result<Vec<Reply>> {
+        let mut texts = Vec::new();
+        for _ in 0..self.int()?.max(0) {
+            texts.push(Reply::Text(self.text()?));
+        }
+        Ok(texts)
     }
 
-    /// The same, with its version, the transaction that wrote it last, and when that was.
-    fn whole_stat(&mut self) -> Result<([Reply; 2], [Reply; 3])> {
+    /// Who made a node, and the session that keeps it alive.
+    fn stat(&mut self) -> Result<[Reply; 2]> {
+        self.whole_stat().map(|Stat { czxid, owner, .. }| [czxid, owner].map(Reply::Int))
+    }
+
+    fn whole_stat(&mut self) -> Result<Stat> {
         let (czxid, mzxid, _ctime, mtime) = (self.long()?, self.long()?, self.long()?, self.long()?);
-        let (version, _cversion, _aversion) = (self.int()?, self.int()?, self.int()?);
+        let (version, cversion, _aversion) = (self.int()?, self.int()?, self.int()?);
         let owner = self.long()?;
         // dataLength, numChildren, pzxid.
         self.array::<16>()?;
-        Ok(([czxid, owner].map(Reply::Int), [version.into(), mzxid, mtime].map(Reply::Int)))
+        Ok(Stat { czxid, mzxid, mtime, version: version.into(), cversion: cversion.into(), owner })
+    }
+
+    /// When a transaction was made that made a node and wrote to it.
+    fn written_at(&mut self) -> Result<i64> {
+        loop {
+            let (kind, _, _) = (self.int()?, self.flag(), self.int()?);
+            match kind {
+                MAKE => drop(self.buffer()?),
+                SET => return self.whole_stat().map(|stat| stat.mtime),
+                _ => return Err(garbled()),
+            }
+        }
     }
 
     /// The first refusal among the answers to the parts of a transaction, if there is one.
@@ -469,12 +509,25 @@ impl<'a> Reader<'a> {
                     refused => return Ok(refused),
                 },
                 MAKE => drop(self.buffer()?),
-                SET => drop(self.whole_stat()?),
+                SET => {
+                    self.whole_stat()?;
+                }
                 REMOVE | CHECK => {}
                 _ => return Err(garbled()),
             }
         }
     }
+}
+
+/// What is told of a node.
+struct Stat {
+    czxid: i64,
+    mzxid: i64,
+    /// Milliseconds since 1970.
+    mtime: i64,
+    version: i64,
+    cversion: i64,
+    owner: i64,
 }
 
 /// How an answer begins.
@@ -518,8 +571,9 @@ pub(super) fn reply(opcode: Opcode, session: i64, error: i32, from: &mut Reader<
         }
         Opcode::Read => {
             let data = from.text()?;
-            let (made, written) = from.whole_stat()?;
-            parts.extend(made.into_iter().chain([Reply::Text(data)]).chain(written));
+            let Stat { czxid, owner, version, mzxid, mtime, .. } = from.whole_stat()?;
+            parts.extend([czxid, owner].map(Reply::Int).into_iter().chain([Reply::Text(data)]));
+            parts.extend([version, mzxid, mtime].map(Reply::Int));
         }
         Opcode::Multi => {
             return Ok(match from.refusal()? {
@@ -527,11 +581,16 @@ pub(super) fn reply(opcode: Opcode, session: i64, error: i32, from: &mut Reader<
                 refused => refusal(refused),
             });
         }
-        Opcode::Children { .. } => {
-            for _ in 0..from.int()?.max(0) {
-                parts.push(Reply::Text(from.text()?));
-            }
+        Opcode::Children { .. } => parts.extend(from.texts()?),
+        Opcode::Directory => {
+            let names = from.texts()?;
+            let Stat { owner, cversion, .. } = from.whole_stat()?;
+            parts.extend([owner, cversion].map(Reply::Int).into_iter().chain(names));
         }
+        Opcode::Clock => match Reader(from.0).refusal()? {
+            0 => parts.push(Reply::Int(from.written_at()?)),
+            refused => return Ok(refusal(refused)),
+        },
         Opcode::Container | Opcode::Set | Opcode::Delete | Opcode::Sync | Opcode::Heartbeat => return Ok(Reply::Nil),
     }
     Ok(Reply::List(parts))

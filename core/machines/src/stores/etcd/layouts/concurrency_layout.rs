@@ -115,49 +115,52 @@ impl Layout for ConcurrencyLayout {
     }
 
     fn list(&self) -> Inquiry<'_, Vec<String>> {
-        let prefix: Arc<str> = self.prefix.as_str().into();
-        self.page(Request::new(&KEYS, prefix, [Arg::Nothing, Arg::Int(PAGE)]), BTreeSet::new())
+        self.page(Arg::Nothing, BTreeSet::new())
     }
 }
 
 impl ConcurrencyLayout {
-    /// The names of the locks that are told by `request` and the pages after it, with those that were `found`.
-    fn page(&self, request: Request, mut found: BTreeSet<String>) -> Inquiry<'_, Vec<String>> {
-        Inquiry::ask([request], move |replies| {
+    /// The names of the locks that are told from `cursor` on, with those that were `found`.
+    fn page(&self, cursor: Arg, mut found: BTreeSet<String>) -> Inquiry<'_, Vec<String>> {
+        Inquiry::ask([ask_page(&self.prefix.as_str().into(), cursor)], move |replies| {
             let (cursor, keys) = match page(first(replies)) {
                 Ok(page) => page,
                 Err(error) => return Inquiry::Done(Err(error)),
             };
-            found.extend(keys.iter().filter_map(|(key, lease)| self.name_of(key, *lease)));
+            found.extend(keys.iter().filter_map(|(key, lease)| name_of(&self.prefix, key, *lease).map(str::to_owned)));
             if cursor.is_empty() {
                 return Inquiry::Done(Ok(found.into_iter().collect()));
             }
-            let prefix: Arc<str> = self.prefix.as_str().into();
-            self.page(Request::new(&KEYS, prefix, [Arg::Text(cursor.into()), Arg::Int(PAGE)]), found)
+            self.page(Arg::Text(cursor.into()), found)
         })
-    }
-
-    /// The name of which `key` is a contender's: it says so itself, as one of ours or one of Go's readers and writers,
-    /// or ends with the lease that keeps it.
-    fn name_of(&self, key: &str, lease: i64) -> Option<String> {
-        let name = match Part::of_ours(key) {
-            _ if lease == 0 => return None,
-            Some((name, _)) => name,
-            None if Part::of_count(key).is_some() => Part::of_count(key)?,
-            None => match key.rsplit_once('/')? {
-                (name, rest) if *rest == *format!("{lease:x}") => name,
-                (folder, _) => {
-                    let (name, _) = folder.rsplit_once('/')?;
-                    Part::of_key(name, key).filter(|part| part.primitive().is_some()).map(|_| name)?
-                }
-            },
-        };
-        let name = name.strip_prefix(&self.prefix)?;
-        (!name.is_empty()).then(|| name.to_owned())
     }
 }
 
-fn page(reply: &Reply) -> Result<(String, Vec<(&str, i64)>)> {
+/// The name of which `key` is a contender's, behind this prefix: it says so itself, as one of ours or one of Go's
+/// readers and writers, or ends with the lease that keeps it.
+pub(super) fn name_of<'a>(prefix: &str, key: &'a str, lease: i64) -> Option<&'a str> {
+    let name = match Part::of_ours(key) {
+        _ if lease == 0 => return None,
+        Some((name, _)) => name,
+        None if Part::of_count(key).is_some() => Part::of_count(key)?,
+        None => match key.rsplit_once('/')? {
+            (name, rest) if *rest == *format!("{lease:x}") => name,
+            (folder, _) => {
+                let (name, _) = folder.rsplit_once('/')?;
+                Part::of_key(name, key).filter(|part| part.primitive().is_some()).map(|_| name)?
+            }
+        },
+    };
+    name.strip_prefix(prefix).filter(|name| !name.is_empty())
+}
+
+/// All keys behind `prefix` from this cursor on, as many as one page has.
+pub(super) fn ask_page(prefix: &Arc<str>, cursor: Arg) -> Request {
+    Request::new(&KEYS, prefix.clone(), [cursor, Arg::Int(PAGE)])
+}
+
+/// Where the page after this one begins, and each key with its lease.
+pub(super) fn page(reply: &Reply) -> Result<(String, Vec<(&str, i64)>)> {
     let [Reply::Text(cursor), keys @ ..] = list("list", reply)? else { return Err(refused("list", reply)) };
     let keys = keys.chunks(2).map(|pair| match pair {
         [Reply::Text(key), Reply::Int(lease)] => Ok((key.as_str(), *lease)),

@@ -23,6 +23,8 @@
 //! | `latch.look` | reads the count of a latch | | the count, or nil |
 //! | `status` | asks the member how it is | | `[version, bytes of data, 1 where it has a leader, what is wrong, ...]` |
 //! | `members` | asks for the members | | `[those who vote, learners]` |
+//! | `leases` | asks which leases there are | | `[lease, ...]` |
+//! | `keeps` | asks how many keys a lease keeps | lease | the number, or nil where it is over |
 //!
 //! A *queue* is `[lease, revision, create, lease of the own key, [key, create, lease], ...]`: as of which revision, the
 //! own key's creation (0 where it is not there), and the last keys below the lock in the order of their creation, as
@@ -101,6 +103,10 @@ pub static LATCH_LOOK: Call = call("latch.look");
 pub static STATUS: Call = call("status");
 /// Asks how many members there are.
 pub static MEMBERS: Call = call("members");
+/// Asks which leases there are.
+pub static LEASES: Call = call("leases");
+/// Asks how many keys a lease keeps.
+pub static KEEPS: Call = call("keeps");
 
 /// What was being done, for errors.
 fn doing(op: Op) -> &'static str {

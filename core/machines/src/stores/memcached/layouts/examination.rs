@@ -10,6 +10,8 @@ use crate::replies::nonsense;
 const OLDEST: (u32, u32, u32) = (1, 6, 18);
 /// Of its memory, so much in use is nearly all.
 const FULL: u64 = 90;
+/// The most bytes that a lock takes: its key, who holds it, and what the server puts before that.
+const LOCK: u64 = 1024;
 /// A server that was started so many seconds ago may have forgotten locks.
 const YOUNG: u64 = 3600;
 
@@ -35,6 +37,7 @@ fn findings(replies: &[Reply]) -> Result<Vec<Finding>> {
         numbers(&settings),
         eviction_of(&stats, &settings),
         memory(&stats),
+        item_size(&settings),
         restart(&stats),
         several(),
     ])
@@ -126,6 +129,19 @@ fn memory(stats: &Said<'_>) -> Finding {
     Finding::ok("memory", found)
 }
 
+fn item_size(settings: &Said<'_>) -> Finding {
+    match settings.number("item_size_max") {
+        Some(most) if most < LOCK => Finding::of(
+            Severity::Problem,
+            "item_size",
+            format!("an item has {most} bytes at most, and a lock with all that is said of its holder up to {LOCK}"),
+            "raise it (-I)",
+        ),
+        Some(most) => Finding::ok("item_size", format!("a lock is far from the {most} bytes that an item may have")),
+        None => Finding::ok("item_size", "the server does not tell; as it comes, every lock fits"),
+    }
+}
+
 fn restart(stats: &Said<'_>) -> Finding {
     match stats.number("uptime") {
         Some(seconds) if seconds < YOUNG => Finding::of(
@@ -176,6 +192,8 @@ mod tests {
         assert_eq!(wrong("", "evictions on cas_enabled yes"), [("eviction", Severity::Note)]);
         assert_eq!(wrong("evictions 3", "evictions on cas_enabled yes"), [("eviction", Severity::Warning)]);
         assert_eq!(wrong("", "evictions off cas_enabled no"), [("cas", Severity::Problem)]);
+        assert_eq!(wrong("", "evictions off item_size_max 1024"), []);
+        assert_eq!(wrong("", "evictions off item_size_max 512"), [("item_size", Severity::Problem)]);
     }
 
     #[test]

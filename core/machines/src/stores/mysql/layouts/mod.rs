@@ -1,3 +1,4 @@
 //! The layouts of MySQL and MariaDB.
 
+pub mod examination;
 pub mod native;

@@ -1,3 +1,4 @@
 //! The layouts of PostgreSQL.
 
+pub mod examination;
 pub mod native;

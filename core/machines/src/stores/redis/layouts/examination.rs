@@ -1,12 +1,15 @@
 //! Whether a server is fit to keep locks in, by what it says of itself.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::native_scripts;
+use super::sentinels::{self, Sentinel};
 use crate::error::Result;
+use crate::finding::clock::{self, Reading};
+use crate::finding::said::Said;
 use crate::finding::{Finding, Severity};
-use crate::protocol::{Call, Inquiry, Reply, Request};
+use crate::protocol::{Arg, Call, Inquiry, Reply, Request};
 use crate::replies::{listed, nonsense};
 
 static EXAMINE: Call = Call { name: "examine", body: &[include_str!("scripts/examine.lua")], batch: false };
@@ -17,48 +20,131 @@ const OLDEST: (u32, u32) = (6, 2);
 const SILENT: u64 = 3;
 /// So many bytes are on their way now and then.
 const UNREAD: u64 = 1 << 20;
-/// Clocks that differ by no more are as good as the same: nothing is decided by the client's.
-const CLOSE: Duration = Duration::from_secs(1);
 
-/// Asks the server, whose clock is compared with `now`, the client's, in microseconds since 1970; `prefix` routes the
-/// request.
-pub fn examine<'a>(prefix: &str, now: impl Fn() -> u64 + Send + 'a) -> Inquiry<'a, Vec<Finding>> {
-    let before = now();
-    Inquiry::of(Request::new(&EXAMINE, prefix.into(), []), move |reply| of_reply(reply, before, now()))
-}
+/// What clients say in layout `native`, with `@` for the key of a lock: what a user may not of it, a server of 7.0 or
+/// later tells.
+const COMMANDS: [&str; 16] = [
+    "EVALSHA 0 0",
+    "EVAL 0 0",
+    "EXISTS @",
+    "HMGET @ v",
+    "HGET @ v",
+    "HGETALL @",
+    "HSET @ v 0",
+    "HDEL @ v",
+    "HEXISTS @ v",
+    "TIME",
+    "PEXPIREAT @ 0",
+    "PUBLISH lwi:0 0",
+    "PUBSUB NUMSUB lwi:0",
+    "SUBSCRIBE lwi:0",
+    "PING",
+    "SCAN 0",
+];
 
-/// The same of every master of a cluster, one after the other. The driver answers each request, whose argument is where
-/// it has come to and whose key has a star for what brings it to a node, with where to go on, the node's address, its
-/// reply, and how many slots no master serves.
-pub fn examine_masters<'a>(prefix: &str, now: impl Fn() -> u64 + Send + 'a) -> Inquiry<'a, Vec<Finding>> {
-    let (key, before) = (Arc::<str>::from(native_scripts::key(prefix, "*")), now());
-    let ask = move |cursor: &str| Request::new(&EXAMINE, key.clone(), [cursor.into()]);
-    Inquiry::pages(ask, move |reply| match listed(reply)? {
-        [Reply::Text(next), Reply::Text(node), said, Reply::Int(unserved)] => {
-            let mut found = match said {
-                Reply::Silent => vec![of_silent()],
-                Reply::Error { code, .. } => {
-                    vec![Finding::of(Severity::Warning, "rights", format!("it refuses ({code})"), RIGHTS)]
-                }
-                said => of_reply(said, before, now())?,
-            };
-            for finding in &mut found {
-                finding.found = format!("{node}: {}", finding.found);
-            }
-            if next.is_empty() {
-                found.push(of_slots(*unserved));
-            }
-            Ok((found, Some(next.clone()).filter(|next| !next.is_empty())))
-        }
-        _ => Err(nonsense("examine", std::slice::from_ref(reply))),
+/// Asks each of so many sentinels, and the server, whose clock is compared with `now`, the client's, in microseconds
+/// since 1970; `prefix` is that of its locks.
+pub fn examine<'a>(prefix: &str, sentinels: usize, now: impl Fn() -> u64 + Send + 'a) -> Inquiry<'a, Vec<Finding>> {
+    let key = native_scripts::key(prefix, "lockwright-doctor").into();
+    ask_sentinels(sentinels::ask(sentinels).collect(), Vec::new(), move |found| {
+        let before = now();
+        Inquiry::of(request(key), move |reply| {
+            Ok(Node::read(reply, before, now())?.found.into_iter().chain(found).collect())
+        })
     })
 }
 
-const RIGHTS: &str = "grant +info; the page of this store (Rights) has the ACL line";
+/// Asks one after the other, each in its own time, and goes on with what is found.
+fn ask_sentinels<'a>(
+    mut asks: VecDeque<Request>,
+    mut heard: Vec<Sentinel>,
+    then: impl FnOnce(Vec<Finding>) -> Inquiry<'a, Vec<Finding>> + Send + 'a,
+) -> Inquiry<'a, Vec<Finding>> {
+    let Some(next) = asks.pop_front() else {
+        return then(if heard.is_empty() { Vec::new() } else { sentinels::findings(&heard) });
+    };
+    Inquiry::ask([next], move |replies| {
+        match replies.first().map_or_else(|| Err(nonsense("examine", replies)), Sentinel::read) {
+            Ok(sentinel) => {
+                heard.push(sentinel);
+                ask_sentinels(asks, heard, then)
+            }
+            Err(error) => Inquiry::Done(Err(error)),
+        }
+    })
+}
 
-fn of_silent() -> Finding {
+fn request(key: Arc<str>) -> Request {
+    Request::new(&EXAMINE, key, COMMANDS.map(Arg::from))
+}
+
+/// The same of every master of a cluster, one after the other. The driver answers each request, whose last argument is
+/// where it has come to and whose key has a star for what brings it to a node, with where to go on, the node's address,
+/// its reply, and how many slots no master serves.
+pub fn examine_masters<'a>(prefix: &str, now: impl Fn() -> u64 + Send + 'a) -> Inquiry<'a, Vec<Finding>> {
+    ask_master(native_scripts::key(prefix, "*").into(), "".into(), Vec::new(), now)
+}
+
+fn ask_master<'a>(
+    key: Arc<str>,
+    cursor: Arc<str>,
+    mut heard: Vec<Node>,
+    now: impl Fn() -> u64 + Send + 'a,
+) -> Inquiry<'a, Vec<Finding>> {
+    let (mut asks, before) = (request(key.clone()), now());
+    asks.args.push(Arg::Text(cursor));
+    Inquiry::ask([asks], move |replies| {
+        let (next, unserved) = match of_master(replies, before, now()) {
+            Ok((next, node, unserved)) => {
+                heard.push(node);
+                (next, unserved)
+            }
+            Err(error) => return Inquiry::Done(Err(error)),
+        };
+        if next.is_empty() { Inquiry::Done(Ok(of_masters(heard, unserved))) } else { ask_master(key, next, heard, now) }
+    })
+}
+
+/// Where to go on, what one master says, and how many slots have none.
+fn of_master(replies: &[Reply], before: u64, after: u64) -> Result<(Arc<str>, Node, i64)> {
+    let [reply] = replies else { return Err(nonsense("examine", replies)) };
+    let [Reply::Text(next), Reply::Text(address), said, Reply::Int(unserved)] = listed(reply)? else {
+        return Err(nonsense("examine", replies));
+    };
+    let mut node = match said {
+        Reply::Silent => Node::telling(of_no_use("it does not answer".into())),
+        Reply::Error { code, .. } if code != DENIED => Node::telling(of_no_use(format!("it does not serve ({code})"))),
+        said => Node::read(said, before, after)?,
+    };
+    for finding in &mut node.found {
+        finding.found = format!("{address}: {}", finding.found);
+    }
+    Ok((next.as_str().into(), node, *unserved))
+}
+
+fn of_masters(heard: Vec<Node>, unserved: i64) -> Vec<Finding> {
+    let versions: BTreeSet<_> = heard.iter().filter_map(|node| node.version.clone()).collect();
+    let ahead: Vec<_> = heard.iter().filter_map(|node| node.ahead).collect();
+    let mut found: Vec<_> = heard.into_iter().flat_map(|node| node.found).collect();
+    found.extend(of_versions(&versions));
+    found.extend(clock::apart(&ahead));
+    found.push(of_slots(unserved));
+    found
+}
+
+/// What whoever lacks a right is told.
+const DENIED: &str = "NOPERM";
+const RIGHTS: &str = "see the page of this store (Rights), which has the ACL lines";
+
+fn of_no_use(found: String) -> Finding {
     let advice = "locks of its slots are not had until it is back, or a replica of it takes over";
-    Finding::of(Severity::Problem, "nodes", "it does not answer", advice)
+    Finding::of(Severity::Problem, "nodes", found, advice)
+}
+
+fn of_versions(versions: &BTreeSet<String>) -> Option<Finding> {
+    let found = || format!("the masters are of several: {}", Vec::from_iter(versions.iter().cloned()).join(", "));
+    let advice = "bring them all to one version: several are for the time of an upgrade";
+    (versions.len() > 1).then(|| Finding::of(Severity::Note, "versions", found(), advice))
 }
 
 fn of_slots(unserved: i64) -> Finding {
@@ -70,50 +156,63 @@ fn of_slots(unserved: i64) -> Finding {
     Finding::of(Severity::Problem, "slots", found, advice)
 }
 
-fn of_reply(reply: &Reply, before: u64, after: u64) -> Result<Vec<Finding>> {
-    match listed(reply)? {
-        [Reply::Int(at), Reply::Text(said)] => {
-            Ok(findings(said, &Reading { before, at: u64::try_from(*at).unwrap_or_default(), after }))
+/// What a server says of itself, and what is compared with what others say.
+struct Node {
+    found: Vec<Finding>,
+    version: Option<String>,
+    /// By how many microseconds its clock is ahead of this host's.
+    ahead: Option<i64>,
+}
+
+impl Node {
+    fn telling(finding: Finding) -> Self {
+        Node { found: vec![finding], version: None, ahead: None }
+    }
+
+    /// What it answers.
+    fn read(reply: &Reply, before: u64, after: u64) -> Result<Self> {
+        if let Reply::Error { code, .. } = reply
+            && code == DENIED
+        {
+            let found = "this user may not examine it";
+            return Ok(Node::telling(Finding::of(Severity::Warning, "rights", found, RIGHTS)));
         }
-        _ => Err(nonsense("examine", std::slice::from_ref(reply))),
+        let [Reply::Int(at), Reply::Text(said), denied @ ..] = listed(reply)? else {
+            return Err(nonsense("examine", std::slice::from_ref(reply)));
+        };
+        let clock = Reading { before, at: u64::try_from(*at).unwrap_or_default(), after };
+        let mut found = findings(said, &clock);
+        found.extend(of_rights(denied));
+        let version = Said(said).of("redis_version").map(str::to_owned);
+        Ok(Node { found, version, ahead: Some(clock.ahead()) })
     }
 }
 
-/// The server's clock, and the client's before and after it was read.
-struct Reading {
-    before: u64,
-    at: u64,
-    after: u64,
+/// What this user may not do.
+fn of_rights(denied: &[Reply]) -> Option<Finding> {
+    let words = denied.iter().filter_map(|one| match one {
+        Reply::Text(command) => command.split(' ').next(),
+        _ => None,
+    });
+    let words: Vec<_> = words.collect();
+    let found = || format!("in layout native this user may not use {}", words.join(", "));
+    (!words.is_empty()).then(|| Finding::of(Severity::Note, "rights", found(), RIGHTS))
 }
 
 fn findings(said: &str, clock: &Reading) -> Vec<Finding> {
     let said = Said(said);
     if said.of("redis_version").is_none() {
         let mut found = vec![Finding::of(Severity::Note, "rights", "this user may not ask for INFO", RIGHTS)];
-        found.push(of_clock(clock));
+        found.push(clock.finding());
         return found;
     }
-    [version(&said), role(&said), behind(&said), of_eviction(&said), persistence(&said), Some(of_clock(clock))]
+    [version(said), role(said), behind(said), of_eviction(said), persistence(said), Some(clock.finding())]
         .into_iter()
         .flatten()
         .collect()
 }
 
-/// The text of `INFO`.
-struct Said<'a>(&'a str);
-
-impl<'a> Said<'a> {
-    fn of(&self, what: &str) -> Option<&'a str> {
-        let line = |line: &'a str| line.strip_prefix(what)?.strip_prefix(':');
-        self.0.lines().find_map(line).map(str::trim)
-    }
-
-    fn number(&self, what: &str) -> u64 {
-        self.of(what).and_then(|text| text.parse().ok()).unwrap_or_default()
-    }
-}
-
-fn version(said: &Said<'_>) -> Option<Finding> {
+fn version(said: Said<'_>) -> Option<Finding> {
     // Valkey says the version of Redis that it stands in for as well.
     let (name, shown) = match said.of("valkey_version") {
         Some(version) => ("Valkey", version),
@@ -130,9 +229,15 @@ fn version(said: &Said<'_>) -> Option<Finding> {
     })
 }
 
-fn role(said: &Said<'_>) -> Option<Finding> {
+fn role(said: Said<'_>) -> Option<Finding> {
     let replicas = said.number("connected_slaves");
     Some(match said.of("role")? {
+        "active-replica" => Finding::of(
+            Severity::Problem,
+            "replication",
+            "one of several servers of which each takes writes (KeyDB's active-replica): each grants for itself",
+            "keep locks in a server that nobody else writes for: two of these grant one lock to two holders",
+        ),
         "master" if replicas == 0 => Finding::ok("replication", "a master without replicas"),
         "master" => Finding::of(
             Severity::Note,
@@ -149,7 +254,7 @@ fn role(said: &Said<'_>) -> Option<Finding> {
 }
 
 /// Replicas that are not there, or far behind: a fail-over to one of them forgets much.
-fn behind(said: &Said<'_>) -> Option<Finding> {
+fn behind(said: Said<'_>) -> Option<Finding> {
     let written = said.number("master_repl_offset");
     let lags = (0..said.number("connected_slaves")).filter_map(|number| {
         let replica = said.of(&format!("slave{number}"))?;
@@ -168,7 +273,7 @@ fn behind(said: &Said<'_>) -> Option<Finding> {
     (!lags.is_empty()).then(|| Finding::of(Severity::Warning, "lag", lags.join("; "), advice))
 }
 
-fn of_eviction(said: &Said<'_>) -> Option<Finding> {
+fn of_eviction(said: Said<'_>) -> Option<Finding> {
     let policy = said.of("maxmemory_policy")?;
     let (limit, evicted) = (said.number("maxmemory"), said.number("evicted_keys"));
     Some(match (policy, limit) {
@@ -191,7 +296,7 @@ fn of_eviction(said: &Said<'_>) -> Option<Finding> {
     })
 }
 
-fn persistence(said: &Said<'_>) -> Option<Finding> {
+fn persistence(said: Said<'_>) -> Option<Finding> {
     if said.of("rdb_last_bgsave_status").is_some_and(|status| status != "ok") {
         let advice = "mend its disk (its log says what is wrong): by default it takes no writes meanwhile, so no locks";
         return Some(Finding::of(Severity::Problem, "persistence", "its last snapshot failed", advice));
@@ -217,19 +322,6 @@ fn persistence(said: &Said<'_>) -> Option<Finding> {
             "fence what must not be done twice; appendonly yes with appendfsync always forgets nothing",
         ),
     })
-}
-
-fn of_clock(Reading { before, at, after }: &Reading) -> Finding {
-    // Where in between it was read is not known.
-    let (ahead, behind) = (at.saturating_sub(*after), before.saturating_sub(*at));
-    let (by, side) = if ahead > behind { (ahead, "ahead of") } else { (behind, "behind") };
-    let by = Duration::from_micros(by);
-    if by <= CLOSE {
-        return Finding::ok("clock", "the server's and this host's agree to a second");
-    }
-    let found = format!("the server's is {:.1} s {side} this host's", by.as_secs_f64());
-    let advice = "no lock depends on it, since only the server's clock counts; logs and the times that are shown do";
-    Finding::of(Severity::Note, "clock", found, advice)
 }
 
 #[cfg(test)]
@@ -265,6 +357,19 @@ mod tests {
         assert_eq!(of(6), ("slots", Severity::Problem));
     }
 
+    #[test]
+    fn masters_are_compared_with_one_another() {
+        let of =
+            |at, said: &str| Node::read(&Reply::List(vec![Reply::Int(at), Reply::Text(said.into())]), 0, 0).unwrap();
+        let told = |nodes: [Node; 2]| -> Vec<_> {
+            let found = of_masters(nodes.into(), 0).into_iter().filter(|one| one.severity > Severity::Ok);
+            found.map(|one| (one.check, one.severity)).filter(|one| one.0 != "clock").collect()
+        };
+        assert_eq!(told([of(0, GOOD), of(900_000, GOOD)]), []);
+        assert_eq!(told([of(0, GOOD), of(2_000_000, GOOD)]), [("clocks", Severity::Note)]);
+        assert_eq!(told([of(0, GOOD), of(0, &GOOD.replace("7.0.15", "7.2.4"))]), [("versions", Severity::Note)]);
+    }
+
     fn found(said: &str) -> Vec<(&'static str, Severity)> {
         let clock = Reading { before: 5_000_000, at: 5_100_000, after: 5_200_000 };
         findings(said, &clock).into_iter().map(|finding| (finding.check, finding.severity)).collect()
@@ -283,6 +388,7 @@ mod tests {
         for (says, instead, check, severity) in [
             ("redis_version:7.0.15", "redis_version:5.0.14", "version", Severity::Warning),
             ("role:master", "role:slave\r\nmaster_host:10.0.0.1", "replication", Severity::Problem),
+            ("role:master", "role:active-replica", "replication", Severity::Problem),
             ("connected_slaves:0", "connected_slaves:2", "replication", Severity::Note),
             ("maxmemory_policy:noeviction", "maxmemory_policy:allkeys-lru", "eviction", Severity::Note),
             (
@@ -310,25 +416,22 @@ mod tests {
     #[test]
     fn a_user_without_the_right_learns_which() {
         assert_eq!(found(""), [("rights", Severity::Note), ("clock", Severity::Ok)]);
-    }
-
-    #[test]
-    fn clocks_apart_are_told_whatever_the_way_took() {
-        let clock = |before, at, after| of_clock(&Reading { before, at, after });
-        assert_eq!(clock(0, 60_000_000, 59_500_000).severity, Severity::Ok);
-        let ahead = clock(0, 3_600_000_000, 100_000);
-        assert!(ahead.severity == Severity::Note && ahead.found.contains("3599.9 s ahead of"), "{ahead:?}");
-        let behind = clock(3_600_000_000, 0, 3_700_000_000);
-        assert!(behind.found.contains("3600.0 s behind"), "{behind:?}");
-        assert_eq!(clock(0, u64::MAX, 0).severity, Severity::Note);
+        let text = |text: &str| Reply::Text(text.into());
+        let denied = Reply::List(vec![Reply::Int(0), text(GOOD), text("PUBLISH lwi:0 0"), text("SCAN 0")]);
+        let told = examine("", 0, || 0).answered(&denied).unwrap().pop().unwrap();
+        assert_eq!((told.check, told.severity), ("rights", Severity::Note));
+        assert!(told.found.ends_with("may not use PUBLISH, SCAN"), "{told:?}");
+        let refused = |code: &str| Reply::Error { code: code.into(), message: String::new() };
+        assert_eq!(examine("", 0, || 0).answered(&refused("NOPERM")).unwrap()[0].severity, Severity::Warning);
+        assert!(examine("", 0, || 0).answered(&refused("LOADING")).is_err());
     }
 
     #[test]
     fn a_reply_of_another_shape_is_none() {
-        assert!(examine("", || 0).answered(&Reply::Int(1)).is_err());
-        assert!(examine("", || 0).answered(&Reply::List(vec![Reply::Nil, Reply::Nil])).is_err());
+        assert!(examine("", 0, || 0).answered(&Reply::Int(1)).is_err());
+        assert!(examine("", 0, || 0).answered(&Reply::List(vec![Reply::Nil, Reply::Nil])).is_err());
         let told =
-            examine("", || 5_000_000).answered(&Reply::List(vec![Reply::Int(5_000_000), Reply::Text(GOOD.into())]));
+            examine("", 0, || 5_000_000).answered(&Reply::List(vec![Reply::Int(5_000_000), Reply::Text(GOOD.into())]));
         assert_eq!(told.unwrap().len(), 5);
     }
 }

@@ -23,6 +23,7 @@ pub mod recipe;
 pub mod redisson;
 pub mod redisson_fenced;
 pub mod redisson_shared;
+pub mod sentinels;
 pub mod shapes;
 pub mod shared_scripts;
 pub mod spring;

@@ -19,6 +19,9 @@
 //! | `multi` | all of it or nothing | changes, see [`Change`] | nil, or the first refusal |
 //! | `delete` | delete | version, -1 for any | nil |
 //! | `sync` | sync | | nil |
+//! | `directory` | getChildren2 | | `[session, ephemeralOwner, cversion, name, name, ...]` |
+//! | `clock` | create, setData and delete in one transaction | | `[session, mtime]` |
+//! | `member` | asks one of the servers by itself; the argument is its number | number | `[address, what it says to srvr, shortest and longest session in ms]`, shorter where it does not answer |
 //!
 //! A refusal is an error reply with the name that ZooKeeper gives to the code: `NoNode`, `NodeExists`,
 //! `ConnectionLoss`, `SessionExpired`, `NoAuth`, ... A request whose answer will never come is answered
@@ -43,6 +46,7 @@ pub mod paths;
 pub mod permits;
 pub mod recipe;
 mod seen;
+mod servers;
 mod sweep;
 
 const fn call(name: &'static str) -> Call {
@@ -77,6 +81,13 @@ pub static MULTI: Call = call("multi");
 pub static DELETE: Call = call("delete");
 /// Makes the reads that follow see everything the ensemble had accepted before.
 pub static SYNC: Call = call("sync");
+
+/// Lists a directory, and how many children it ever had.
+pub static DIRECTORY: Call = call("directory");
+/// Asks for the ensemble's time, by a node that is gone before anybody can see it.
+pub static CLOCK: Call = call("clock");
+/// Asks one server what it says of itself.
+pub static MEMBER: Call = call("member");
 
 /// What is asked of a node without arguments.
 fn on(call: &'static Call, path: &Arc<str>) -> Request {
