@@ -30,6 +30,7 @@ max_connections = 200
 innodb_flush_log_at_trx_commit = 2
 innodb_buffer_pool_size = 32M
 innodb_log_file_size = 16M
+default_time_zone = '+05:30'
 userstat = ON
 ssl_ca = $PWD/ca.crt
 ssl_cert = $PWD/server.crt
@@ -53,6 +54,7 @@ make() {
   as_root -e "CREATE DATABASE locks; CREATE USER locker IDENTIFIED BY 'pa:ss@word'"
   as_root locks <"$SCHEMA"
   ask 'GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright_locks TO locker; GRANT SELECT, INSERT, DELETE ON lockwright_told TO locker'
+  as_root locks <"$ROOT/conformance/services/lib/others-mysql.sql"
 }
 
 uri() { echo "mysql://locker:pa%3Ass%40word@127.0.0.1:$(<port)/locks"; }
@@ -70,7 +72,8 @@ tell_foreign() {
 tell_residue() {
   ask "SELECT name, record FROM lockwright_locks WHERE LOCATE('$1', name) > 0 AND kind <> 'carousel'
     AND record NOT REGEXP '\"hold\":null.*\"waiting\":\\\\[\\\\]' AND record NOT REGEXP '\"used\":0,.*\"waiting\":\\\\[\\\\]'
-    AND kind IN ('lock', 'rwlock', 'semaphore')"
+    AND kind IN ('lock', 'rwlock', 'semaphore')
+    UNION ALL SELECT name, locked_by FROM shedlock WHERE LOCATE('$1', name) > 0 AND lock_until > UTC_TIMESTAMP(6)"
 }
 
 service "$@"
