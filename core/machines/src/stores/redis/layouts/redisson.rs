@@ -40,7 +40,7 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 
-use super::joined::{JoinedLayout, JoinedLock, Manner, More, NOTES_RECORD, Verb, calls, is_uuid, script, uuid};
+use super::joined::{JoinedLayout, JoinedLock, Manner, More, NOTES_RECORD, Verb, calls, script};
 use super::notes::{NO_TOKEN, NOTES};
 use super::redisson_fenced;
 use super::redisson_shared::{LEASES, Object, SharedLayout};
@@ -49,6 +49,7 @@ use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::native_machine::Calls;
 use crate::protocol::{Arg, AttemptId, Call, Layout, Push, Terms};
 use crate::share::Share;
+use crate::uuid::{is_uuid, uuid};
 
 /// The scripts.
 pub static CALLS: Calls = SCRIPTS;
