@@ -4,52 +4,19 @@
 
 #![cfg(all(unix, feature = "redis"))]
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lockwright::blocking::Client;
 use lockwright::lease::ReleaseOutcome;
 use lockwright::{Kind, blocking};
 
+use redis_servers::cluster::{ask, first_port, key, owner, password};
 use redis_servers::{Contenders, Servers, name, until};
 
 mod redis_servers;
 
 fn cluster() -> Servers {
     Servers::of("redis-cluster", &["1", "2", "3", "4", "5", "6"])
-}
-
-fn key(name: &str) -> String {
-    format!("lw:{{{name}}}")
-}
-
-/// What a server answers, by its number.
-fn ask(cluster: &Servers, node: &str, words: &[&str]) -> String {
-    let port = first_port(cluster) + node.parse::<u16>().unwrap() - 1;
-    let mut command = Command::new("redis-cli");
-    let done = command.env("REDISCLI_AUTH", password(cluster)).args(["-p", &port.to_string()]).args(words).output();
-    String::from_utf8(done.unwrap().stdout).unwrap().trim().to_owned()
-}
-
-fn password(cluster: &Servers) -> &str {
-    cluster.uri.split([':', '@']).nth(2).unwrap()
-}
-
-fn first_port(cluster: &Servers) -> u16 {
-    cluster.uri.split([':', ',']).nth(3).unwrap().parse().unwrap()
-}
-
-/// The number of the server that has the slot of a lock, as `witness` says; nothing where it knows of none.
-fn owner(cluster: &Servers, name: &str, witness: &str) -> String {
-    let slot: u16 = ask(cluster, witness, &["cluster", "keyslot", &key(name)]).parse().unwrap();
-    let has = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        first.parse().is_ok_and(|first: u16| first <= slot) && last.parse().is_ok_and(|last: u16| slot <= last)
-    };
-    let nodes = ask(cluster, witness, &["cluster", "nodes"]);
-    let owner = nodes.lines().find(|node| node.contains("master") && node.split(' ').skip(8).any(has));
-    let port = owner.and_then(|node| node.split([':', '@']).nth(1)).and_then(|port| port.parse::<u16>().ok());
-    port.map(|port| (port - first_port(cluster) + 1).to_string()).unwrap_or_default()
 }
 
 /// The number of a server that follows this one.
@@ -85,8 +52,9 @@ impl<'a> Move<'a> {
     /// The lock lies at the new one from now on.
     fn carry(&self) {
         let port = (first_port(self.cluster) + self.to.parse::<u16>().unwrap() - 1).to_string();
-        let (key, password) = (key(self.name), password(self.cluster));
-        ask(self.cluster, &self.from, &["migrate", "127.0.0.1", &port, &key, "0", "1000", "auth", password]);
+        let keys = ask(self.cluster, &self.from, &["cluster", "getkeysinslot", &self.slot, "100"]);
+        let moved = ["migrate", "127.0.0.1", &port, "", "0", "1000", "auth", password(self.cluster), "keys"];
+        ask(self.cluster, &self.from, &moved.into_iter().chain(keys.lines()).collect::<Vec<_>>());
     }
 
     /// Everybody knows that the new one has the slot.
@@ -148,13 +116,20 @@ fn locks_of_every_kind_lie_in_a_cluster() {
 #[test]
 fn what_a_cluster_cannot_do_is_refused() {
     let cluster = cluster();
-    for layout in ["redisson", "symfony", "spring&format=pub-sub"] {
+    for layout in ["symfony", "spring&format=pub-sub"] {
         let error = blocking::connect(&format!("{}?layout={layout}", cluster.uri)).unwrap_err();
         assert_eq!(error.kind(), Kind::Unsupported, "{error}");
     }
-    let joined = cluster.client("layout=string&format=redis-py");
-    let error = joined.lock("no {} tag").build().unwrap_err();
-    assert!(error.kind() == Kind::Unsupported && error.to_string().contains("braces"), "{error}");
+    for (layout, name) in [
+        ("string&format=redis-py", "no {} tag"),
+        ("redisson", "no {} tag"),
+        ("redisson", "an { alone"),
+        ("redisson", "a }"),
+    ] {
+        let joined = cluster.client(&format!("layout={layout}"));
+        let error = joined.lock(name).build().unwrap_err();
+        assert!(error.kind() == Kind::Unsupported && error.to_string().contains("braces"), "{layout} {name}: {error}");
+    }
     let (_, hosts) = cluster.uri.split_once("://").unwrap();
     let one = blocking::connect(&format!("redis://{}", hosts.split(',').next().unwrap())).unwrap();
     let told = (0..8).find_map(|number| one.lock(&name(&number.to_string())).try_acquire().err()).unwrap();
@@ -180,6 +155,13 @@ fn several_locks_on_several_masters_are_held_and_renewed_together() {
     assert!(names.iter().take(5).all(|name| client.inspect(name).unwrap().holder.is_some()));
     let _ = held.release();
     until("all are free", || names.iter().take(5).all(|name| client.inspect(name).unwrap().holder.is_none()));
+    for options in ["ttl=20s", "ttl=20s&layout=redisson"] {
+        let stock = cluster.client(options).striped(&name("sale"), 8).unwrap();
+        let taken: Vec<_> = (0..8).map(|_| stock.any().unwrap().unwrap()).collect();
+        let masters = taken.iter().map(|taken| owner(&cluster, stock.segment(taken.index()).name(), "1"));
+        assert!(masters.collect::<std::collections::BTreeSet<_>>().len() > 1, "{options}");
+        assert_eq!(stock.any_within(Some(Duration::ZERO)).unwrap_err().kind(), Kind::Timeout);
+    }
 }
 
 #[tokio::test]
@@ -384,4 +366,81 @@ fn a_lock_of_layout_string_in_a_cluster_is_the_one_that_others_set() {
         assert_eq!(ask(&cluster, &node, &["del", &name]), "1");
         assert_eq!(client.lock(&name).try_acquire().unwrap().unwrap().release().unwrap(), ReleaseOutcome::Released);
     }
+}
+
+/// How many listen on the channel of a lock of Redisson's whose name has braces, in its shard.
+fn listeners(cluster: &Servers, node: &str, name: &str) -> String {
+    let channel = format!("redisson_lock__channel:{name}");
+    ask(cluster, node, &["pubsub", "shardnumsub", &channel]).lines().nth(1).unwrap_or_default().to_owned()
+}
+
+/// Somebody waits for a lock of Redisson's.
+fn waits_and_releases(client: &Client, name: &str, fair: bool) -> std::thread::JoinHandle<()> {
+    let lock = if fair { client.lock(name).fair().build() } else { client.lock(name).build() }.unwrap();
+    std::thread::spawn(move || drop(lock.acquire().unwrap().release().unwrap()))
+}
+
+#[test]
+fn locks_of_redisson_lie_in_a_cluster_and_who_waits_is_told_in_their_shards() {
+    let cluster = cluster();
+    let options = "ttl=20s&layout=redisson";
+    let (one, other) = (cluster.client(options), cluster.client(options));
+    for tag in one_for_each_master(&cluster) {
+        let node = owner(&cluster, &tag, "1");
+        let mut handing_over = Duration::ZERO;
+        for turn in 0..10 {
+            let (name, fair) = (format!("{{{tag}}} {turn}"), turn % 2 == 1);
+            let guard = one.lock(&name).acquire().unwrap();
+            let waits = waits_and_releases(&other, &name, fair);
+            until("it waits", || match fair {
+                true => one.inspect(&name).unwrap().waiters == 1,
+                false => listeners(&cluster, &node, &name) == "1",
+            });
+            let began = Instant::now();
+            assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+            waits.join().unwrap();
+            handing_over += began.elapsed();
+        }
+        // By a timer each would last for half a second.
+        assert!(handing_over < Duration::from_secs(2), "{handing_over:?}");
+    }
+    for format in ["", "&format=counted", "&format=fenced"] {
+        let client = cluster.client(&format!("{options}{format}"));
+        let guard = client.lock(&name("x")).acquire().unwrap();
+        assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+        let shared = name("{rw} of a tag");
+        let reader = client.rwlock(&shared).read().acquire().unwrap();
+        assert!(client.rwlock(&shared).write().try_acquire().unwrap().is_none());
+        assert_eq!(reader.release().unwrap(), ReleaseOutcome::Released);
+        let permit = client.semaphore(&name("permits"), 1).acquire().unwrap();
+        assert_eq!(permit.release().unwrap(), ReleaseOutcome::Released);
+    }
+}
+
+#[test]
+fn who_waits_for_a_lock_of_redisson_listens_where_its_slot_is() {
+    let cluster = cluster();
+    let options = "ttl=20s&layout=redisson";
+    let (one, other, tag) = (cluster.client(options), cluster.client(options), name("x"));
+    let name = format!("{{{tag}}}");
+    let listens_at = |node: &str| until("it listens there", || listeners(&cluster, node, &name) == "1");
+    let guard = one.lock(&name).acquire().unwrap();
+    let waits = waits_and_releases(&other, &name, false);
+    let step = Move::begin(&cluster, &tag);
+    listens_at(&step.from);
+    step.carry();
+    let (from, to) = (step.from.clone(), step.to.clone());
+    step.end();
+    listens_at(&to);
+    until("nobody does where it was", || listeners(&cluster, &from, &name) != "1");
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    waits.join().unwrap();
+    let guard = one.lock(&name).acquire().unwrap();
+    let waits = waits_and_releases(&other, &name, false);
+    listens_at(&to);
+    let next = replica_of(&cluster, &to);
+    cluster.befalls(&to, "down");
+    listens_at(&next);
+    let _ = guard.release();
+    waits.join().unwrap();
 }

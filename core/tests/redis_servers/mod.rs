@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use lockwright::blocking::{self, Client, Guard};
 use rustix::process::{Pid, Signal, kill_process};
 
+pub mod cluster;
+
 const WAIT: Duration = Duration::from_secs(60);
 
 /// What the service's script prints.

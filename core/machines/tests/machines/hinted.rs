@@ -2,14 +2,14 @@
 //! asking may help.
 
 use lockwright_machines::options::Retry;
-use lockwright_machines::stores::redis::layouts::redisson::{Redisson, RedissonLock};
+use lockwright_machines::stores::redis::layouts::redisson::{PLAIN, RedissonLock};
 
 use super::*;
 
 const THEIRS: &str = "11111111-2222-3333-4444-555555555555:47";
 
 fn asking(fair: bool, inbox: Inbox) -> Rig {
-    let session = Session::new(Box::new(RedissonLock::new(Redisson::Leased, "x".into())), Duration::from_secs(5));
+    let session = Session::new(Box::new(RedissonLock::new(PLAIN, "x".into())), Duration::from_secs(5));
     let mut rig = Rig { session, sent: Vec::new(), said: Vec::new(), learnt: Vec::new() };
     rig.tell(0, Event::Acquire { terms: Terms { fair, ..terms(1) }, wait: true, service: SERVICE, inbox });
     rig

@@ -26,7 +26,7 @@ pub use requests::{asked, begun, dated};
 /// as well. And a survey looks at what it finds.
 const DECLARED: &str = "
 local redis = (function(real)
-  local keyless = {TIME = true, PUBLISH = true, PUBSUB = true, SCAN = true, INFO = true}
+  local keyless = {TIME = true, PUBLISH = true, SPUBLISH = true, PUBSUB = true, SCAN = true, INFO = true}
   local several = {DEL = true, EXISTS = true}
   local declared = {}
   for _, key in ipairs(KEYS) do declared[key] = true end

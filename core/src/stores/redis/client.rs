@@ -157,7 +157,7 @@ impl Redis {
             closing: Closing::default(),
             closed: AtomicBool::new(false),
             mark: Mutex::new(config.seeds.is_empty().then(|| failover::key(&config.prefix).into())),
-            topics: Arc::default(),
+            topics: Arc::new(Topics::at_server(!config.seeds.is_empty())),
             listening: AtomicBool::new(false),
             config: Arc::new(config),
         }

@@ -52,7 +52,9 @@ pub(crate) struct Cluster {
     first: AtomicUsize,
     ears: Mutex<Option<Arc<Ears>>>,
     listening: AtomicBool,
-    /// The map changed.
+    /// The map is to be asked for before it is listened to what it says.
+    is_old: AtomicBool,
+    /// The map changed, or what is to be listened to.
     changed: tokio::sync::Notify,
     closing: Closing,
 }
@@ -102,6 +104,7 @@ impl Cluster {
             first: AtomicUsize::new(0),
             ears: Mutex::default(),
             listening: AtomicBool::new(false),
+            is_old: AtomicBool::new(false),
             changed: tokio::sync::Notify::new(),
             closing: Closing::default(),
         })
@@ -111,9 +114,15 @@ impl Cluster {
         locked(&self.ears).clone()
     }
 
-    /// Whether `node` has the lock that is kept under `key`.
-    pub(super) fn has(&self, node: &Endpoint, key: &str) -> bool {
-        locked(&self.map).owner(slots::of(key)).as_ref() == Some(node)
+    /// The node that has the lock which is kept under `key`, as far as is known.
+    pub(super) fn owner(&self, key: &str) -> Option<Endpoint> {
+        locked(&self.map).owner(slots::of(key))
+    }
+
+    /// The map may be old: whoever listens does so where the locks are.
+    pub(super) fn look_again(&self) {
+        self.is_old.store(true, Ordering::Release);
+        self.changed.notify_one();
     }
 
     fn node(&self, node: &Endpoint) -> Result<Arc<Redis>> {
@@ -191,9 +200,7 @@ impl Cluster {
         for (_, gone) in old.nodes.iter().filter(|(node, _)| !nodes.contains_key(*node)) {
             gone.close();
         }
-        if masters != old.masters {
-            self.changed.notify_one();
-        }
+        self.changed.notify_one();
         if is_other && let Some(sink) = self.ears().and_then(|ears| ears.sink()) {
             sink.restarted();
         }
@@ -297,8 +304,14 @@ impl Cluster {
     /// The node that has the only request there is, as far as is known.
     fn only_owner(&self, requests: &Requests) -> Option<Arc<Redis>> {
         let [request] = requests.as_slice() else { return None };
+        self.owner_of(&request.key).map(|(_, node)| node)
+    }
+
+    /// The node that has the lock which is kept under `key`, and where it is.
+    fn owner_of(&self, key: &str) -> Option<(Endpoint, Arc<Redis>)> {
         let map = locked(&self.map);
-        map.nodes.get(&map.owner(slots::of(&request.key))?).cloned()
+        let (at, node) = map.nodes.get_key_value(&map.owner(slots::of(key))?)?;
+        Some((at.clone(), node.clone()))
     }
 
     /// The masters with the first slot of each, in the order of those, and how many slots nobody has.
@@ -324,11 +337,16 @@ impl Cluster {
         }
     }
 
-    /// Keeps the inbox subscribed at every master.
+    /// Keeps subscribed what is listened to.
     async fn keep(self: Arc<Self>, ears: Arc<Ears>) {
+        let mut looked: Option<Time> = None;
         while ears.sink().is_some() {
-            if let Err(error) = self.refresh().await {
-                tracing::debug!(target: "lockwright::inbox", %error, "no node says who has which slot");
+            let is_due = looked.is_none_or(|at| clock::now().since(at) >= LOOK);
+            if self.is_old.swap(false, Ordering::AcqRel) || is_due {
+                if let Err(error) = self.refresh().await {
+                    tracing::debug!(target: "lockwright::inbox", %error, "no node says who has which slot");
+                }
+                looked = Some(clock::now());
             }
             let masters = {
                 let map = locked(&self.map);
@@ -397,10 +415,18 @@ impl Store for Cluster {
     }
 
     fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
-        let Topic::Inbox(inbox) = topic else { return Subscription::of(Inbox::Unavailable) };
-        let ears = locked(&self.ears).get_or_insert_with(|| Arc::new(Ears::new(inbox, sink))).clone();
-        let subscription = Subscription::of(ears.state());
+        let ears = locked(&self.ears).get_or_insert_with(|| Arc::new(Ears::new(sink))).clone();
+        let subscription = match topic {
+            Topic::Inbox(inbox) => Subscription::of(ears.hear_inbox(inbox)),
+            Topic::Session => return Subscription::of(Inbox::Unavailable),
+            // Nothing is to be done for what is listened to already.
+            Topic::Channel { channel, key } if channel.overheard => {
+                return ears.hear(&self, channel, key, self.owner_of(key));
+            }
+            Topic::Channel { channel, key } => ears.hear(&self, channel, key, None),
+        };
         if self.listening.swap(true, Ordering::AcqRel) {
+            self.changed.notify_one();
             return subscription;
         }
         let work: Work = Box::new(move || {

@@ -18,7 +18,7 @@ use super::failover::as_hint;
 use super::layouts::native_scripts::parse_push;
 use super::parse;
 use super::tasks;
-use super::topics::{Changed, REFUSED, Word};
+use super::topics::{Changed, REFUSED, Told, Word};
 use super::wire::{Commands, Frames};
 use crate::protocol::StoreEvent;
 use crate::stores::pipe::Pipe;
@@ -234,7 +234,7 @@ impl Listener<'_> {
 
     /// Whether the server owes an answer to a subscription.
     fn was_asked(&self) -> bool {
-        self.said.iter().any(|said| matches!(said, Sent::Word(Word::Subscribe(_))))
+        self.said.iter().any(|said| matches!(said, Sent::Word(Word::Subscribe(..))))
     }
 
     async fn heard(&mut self, message: Value) -> Option<End> {
@@ -254,17 +254,20 @@ impl Listener<'_> {
         };
         let kind = text(parts.first());
         let channel: Arc<str> = text(parts.get(1)).unwrap_or_default().into();
+        // Also without having been asked to.
+        let over = |told| Sent::Word(Word::Unsubscribe(told, channel.clone()));
         match kind.as_deref() {
-            Some("subscribe") => {
+            Some(kind @ ("subscribe" | "ssubscribe")) => {
                 drop(sink);
-                self.subscribed(&channel).await;
+                let told = if kind == "subscribe" { Told::ByAll } else { Told::InShard };
+                self.subscribed(told, &channel).await;
             }
-            // Also without having been asked to.
-            Some("unsubscribe") if !self.answered(&Sent::Word(Word::Unsubscribe(channel.clone()))) => {
-                return Some(End::Lost);
+            Some("unsubscribe") if !self.answered(&over(Told::ByAll)) => return Some(End::Lost),
+            Some("sunsubscribe") if !self.answered(&over(Told::InShard)) => {
+                tell(&*sink, self.store.topics.moved(&channel, Instant::now()));
             }
             Some("pong") => drop(self.answered(&Sent::Ping)),
-            Some("message") => match self.store.topics.recipient(&channel) {
+            Some("message" | "smessage") => match self.store.topics.recipient(&channel) {
                 Some(Some(key)) => sink.pushed(&key, &StoreEvent::Changed { path: channel }),
                 Some(None) => {
                     if let Some((key, event)) = text(parts.get(2)).as_deref().and_then(parse_push) {
@@ -287,8 +290,8 @@ impl Listener<'_> {
         is
     }
 
-    async fn subscribed(&mut self, channel: &str) {
-        self.answered(&Sent::Word(Word::Subscribe(channel.into())));
+    async fn subscribed(&mut self, told: Told, channel: &str) {
+        self.answered(&Sent::Word(Word::Subscribe(told, channel.into())));
         let is_inbox = matches!(self.store.topics.recipient(channel), Some(None));
         let is_found = !is_inbox || self.store.finds(channel).await;
         let Some(sink) = self.sink.upgrade() else { return };
@@ -310,8 +313,13 @@ impl Listener<'_> {
         if may_pass(code) {
             return Some(End::Away);
         }
-        let Some(Sent::Word(Word::Subscribe(channel))) = self.said.pop_front() else { return Some(End::Lost) };
-        tell(sink, self.store.topics.refused(&channel, Instant::now()));
+        let Some(Sent::Word(Word::Subscribe(told, channel))) = self.said.pop_front() else { return Some(End::Lost) };
+        match (told, code) {
+            (Told::InShard, "MOVED") => tell(sink, self.store.topics.moved(&channel, Instant::now())),
+            // The command is not known.
+            (Told::InShard, "ERR") => self.store.topics.without_shards(),
+            _ => tell(sink, self.store.topics.refused(&channel, Instant::now())),
+        }
         None
     }
 }

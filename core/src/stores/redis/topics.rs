@@ -18,9 +18,14 @@ const LINGER: Duration = Duration::from_secs(1);
 /// How long after a refusal it is tried again: rights may be given meanwhile.
 pub(super) const REFUSED: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 60_000 });
 
+/// How long until a channel is asked for again that is in another shard, as the server said; its slot may come back.
+const MOVED: Duration = Duration::from_millis(100);
+
 /// See the [module](self).
 #[derive(Default)]
 pub(super) struct Topics {
+    /// The server is one of a cluster, where what tells of a lock is told in the shard of that.
+    in_cluster: bool,
     all: Mutex<All>,
     /// There is something new to say to the server.
     pub(super) changed: Notify,
@@ -35,6 +40,8 @@ struct All {
     leaving: VecDeque<(Instant, Arc<str>)>,
     /// The server lets this client subscribe nothing, as far as is known.
     barred: bool,
+    /// The server knows no channels of shards, as far as is known.
+    shardless: bool,
     /// When to try again what was refused.
     again_at: Option<Instant>,
 }
@@ -49,8 +56,17 @@ struct Topic {
     /// How long it may stay once nobody does.
     until: Option<Instant>,
     state: Inbox,
-    /// The server was asked for it on the present connection.
-    asked: bool,
+    /// Who was to tell of it when the server was asked for it on the present connection.
+    asked: Option<Told>,
+}
+
+/// Who tells what is published on a channel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Told {
+    /// Every server, those of a cluster one another.
+    ByAll,
+    /// Those that have the channel's slot.
+    InShard,
 }
 
 /// One of those who listen on a channel.
@@ -79,11 +95,16 @@ pub(super) struct Changed {
 /// What is said to the server about a channel.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Word {
-    Subscribe(Arc<str>),
-    Unsubscribe(Arc<str>),
+    Subscribe(Told, Arc<str>),
+    Unsubscribe(Told, Arc<str>),
 }
 
 impl Topics {
+    /// Those of a client at one server.
+    pub(super) fn at_server(in_cluster: bool) -> Self {
+        Topics { in_cluster, ..Topics::default() }
+    }
+
     /// One more listens on `channel`, which tells of the lock `key`, or of none.
     pub(super) fn hear(self: &Arc<Self>, channel: Channel<'_>, key: Option<&Arc<str>>) -> Subscription {
         let Channel { name, own, .. } = channel;
@@ -91,10 +112,10 @@ impl Topics {
         let state = if all.barred { Inbox::Unavailable } else { Inbox::Closed };
         let topic = all.by_channel.entry(name.clone()).or_insert_with(|| {
             let ear = Arc::new(Ear { topics: Arc::downgrade(self), channel: name.clone(), own });
-            Topic { ear, key: key.cloned(), ears: 0, until: None, state, asked: false }
+            Topic { ear, key: key.cloned(), ears: 0, until: None, state, asked: None }
         });
         let (asked, subscription) = (topic.asked, topic.listened());
-        if !asked {
+        if asked.is_none() {
             all.fresh.push(name.clone());
             self.changed.notify_one();
         }
@@ -132,19 +153,20 @@ impl Topics {
             let Some((_, channel)) = all.leaving.pop_front() else { break };
             let is_over = |topic: &Topic| topic.ears == 0 && topic.until.is_some_and(|until| until <= now);
             if all.by_channel.get(&channel).is_some_and(is_over)
-                && all.by_channel.remove(&channel).is_some_and(|topic| topic.asked)
+                && let Some(told) = all.by_channel.remove(&channel).and_then(|topic| topic.asked)
             {
-                words.push(Word::Unsubscribe(channel));
+                words.push(Word::Unsubscribe(told, channel));
             }
         }
         if all.again_at.take_if(|at| *at <= now).is_some() {
             all.ask_for_all();
         }
+        let in_shards = self.in_cluster && !all.shardless;
         for channel in std::mem::take(&mut all.fresh) {
-            if let Some(topic) = all.by_channel.get_mut(&channel)
-                && !std::mem::replace(&mut topic.asked, true)
-            {
-                words.push(Word::Subscribe(channel));
+            if let Some(topic) = all.by_channel.get_mut(&channel).filter(|topic| topic.asked.is_none()) {
+                let told = if in_shards && topic.key.is_some() { Told::InShard } else { Told::ByAll };
+                topic.asked = Some(told);
+                words.push(Word::Subscribe(told, channel));
             }
         }
         let next = all.leaving.front().map(|(until, _)| *until);
@@ -154,8 +176,8 @@ impl Topics {
     /// A new connection knows of no channel.
     pub(super) fn connected(&self) {
         let mut all = locked(&self.all);
-        all.by_channel.values_mut().for_each(|topic| topic.asked = false);
-        all.again_at = None;
+        all.by_channel.values_mut().for_each(|topic| topic.asked = None);
+        (all.again_at, all.shardless) = (None, false);
         all.ask_for_all();
     }
 
@@ -171,9 +193,27 @@ impl Topics {
         let mut all = locked(&self.all);
         all.again_at.get_or_insert(now + REFUSED);
         let topic = all.by_channel.get_mut(channel)?;
-        topic.asked = false;
+        topic.asked = None;
         let known = topic.state == Inbox::Unavailable;
         all.change(channel, Inbox::Unavailable).filter(|_| !known)
+    }
+
+    /// Another server has the channel's slot, as this one says, and the map of slots may not say so yet.
+    pub(super) fn moved(&self, channel: &str, now: Instant) -> Option<Changed> {
+        let mut all = locked(&self.all);
+        let again_at = now + MOVED;
+        all.again_at = Some(all.again_at.map_or(again_at, |known| known.min(again_at)));
+        all.by_channel.get_mut(channel)?.asked = None;
+        all.change(channel, Inbox::Closed)
+    }
+
+    /// The server knows no channels of shards: as before Redis 7, all is told by all.
+    pub(super) fn without_shards(&self) {
+        let mut all = locked(&self.all);
+        all.shardless = true;
+        let sharded = |topic: &&mut Topic| topic.asked == Some(Told::InShard);
+        all.by_channel.values_mut().filter(sharded).for_each(|topic| topic.asked = None);
+        all.ask_for_all();
     }
 
     /// The connection is gone, and what was subscribed with it.
@@ -205,7 +245,8 @@ impl Topic {
 
 impl All {
     fn ask_for_all(&mut self) {
-        self.fresh = self.by_channel.iter().filter(|(_, topic)| !topic.asked).map(|(name, _)| name.clone()).collect();
+        self.fresh =
+            self.by_channel.iter().filter(|(_, topic)| topic.asked.is_none()).map(|(name, _)| name.clone()).collect();
     }
 
     fn change(&mut self, channel: &str, state: Inbox) -> Option<Changed> {
@@ -229,8 +270,55 @@ impl All {
 impl Word {
     pub(super) fn parts(&self) -> [&str; 2] {
         match self {
-            Word::Subscribe(channel) => ["SUBSCRIBE", channel],
-            Word::Unsubscribe(channel) => ["UNSUBSCRIBE", channel],
+            Word::Subscribe(Told::ByAll, channel) => ["SUBSCRIBE", channel],
+            Word::Subscribe(Told::InShard, channel) => ["SSUBSCRIBE", channel],
+            Word::Unsubscribe(Told::ByAll, channel) => ["UNSUBSCRIBE", channel],
+            Word::Unsubscribe(Told::InShard, channel) => ["SUNSUBSCRIBE", channel],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those of a server of a cluster, where a lock's channel and the inbox are listened to.
+    fn listened() -> (Arc<Topics>, [Subscription; 2]) {
+        let topics = Arc::new(Topics::at_server(true));
+        let hear = |name: &str, key| topics.hear(Channel { name: &name.into(), own: false, overheard: false }, key);
+        let both = [hear("of a lock", Some(&"key".into())), hear("inbox", None)];
+        (topics, both)
+    }
+
+    fn said(topics: &Topics, now: Instant) -> Vec<String> {
+        topics.words(now).0.iter().map(|word| word.parts().join(" ")).collect()
+    }
+
+    #[test]
+    fn what_tells_of_a_lock_is_subscribed_in_its_shard_and_plainly_where_there_are_none() {
+        let (topics, _both) = listened();
+        let now = Instant::now();
+        assert_eq!(said(&topics, now), ["SSUBSCRIBE of a lock", "SUBSCRIBE inbox"]);
+        topics.without_shards();
+        assert_eq!(said(&topics, now), ["SUBSCRIBE of a lock"]);
+        // Another connection may lead to a server that was renewed.
+        topics.connected();
+        let mut all = said(&topics, now);
+        all.sort();
+        assert_eq!(all, ["SSUBSCRIBE of a lock", "SUBSCRIBE inbox"]);
+    }
+
+    #[test]
+    fn a_channel_that_moved_is_closed_and_asked_for_again_a_moment_later() {
+        let (topics, both) = listened();
+        let now = Instant::now();
+        assert_eq!(said(&topics, now).len(), 2);
+        topics.subscribed("of a lock");
+        let closed = topics.moved("of a lock", now).unwrap();
+        assert_eq!((closed.state, closed.key.as_deref()), (Inbox::Closed, Some("key")));
+        assert_eq!(topics.words(now), (vec![], Some(now + MOVED)));
+        assert_eq!(said(&topics, now + MOVED), ["SSUBSCRIBE of a lock"]);
+        drop(both);
+        assert_eq!(said(&topics, Instant::now() + LINGER), ["SUNSUBSCRIBE of a lock", "UNSUBSCRIBE inbox"]);
     }
 }

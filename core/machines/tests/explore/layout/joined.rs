@@ -8,7 +8,7 @@ use std::time::Duration;
 use lockwright_machines::lock_cell::BLOCK;
 use lockwright_machines::protocol::{Arg, AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright_machines::relative::Relative;
-use lockwright_machines::stores::redis::layouts::redisson::{self, Redisson, RedissonLock};
+use lockwright_machines::stores::redis::layouts::redisson::{self, PLAIN, RedissonLock};
 use lockwright_machines::stores::redis::layouts::redisson_fenced::{self, FencedLock};
 use lockwright_machines::stores::redis::layouts::{getset, string};
 use lockwright_machines::time::{StoreTime, Time};
@@ -88,7 +88,7 @@ pub struct Counted;
 
 impl Kind for Counted {
     fn machine() -> Box<dyn Protocol> {
-        Box::new(RedissonLock::new(Redisson::Leased, "L".into()))
+        Box::new(RedissonLock::new(PLAIN, "L".into()))
     }
 
     fn attempt(owner: &str) -> Option<AttemptId> {
@@ -110,7 +110,7 @@ impl Kind for Fenced {
     const COUNTS: bool = true;
 
     fn machine() -> Box<dyn Protocol> {
-        Box::new(FencedLock::new(redisson_fenced::Fenced, "L".into()))
+        Box::new(FencedLock::new(redisson_fenced::Fenced { in_cluster: false }, "L".into()))
     }
 
     fn attempt(owner: &str) -> Option<AttemptId> {

@@ -98,19 +98,36 @@ pub(super) const NOTES_RECORD: &str = "lws:";
 /// The key of the record that lies beside the lock `key`, in the same slot of a cluster: the key's own hash tag, or the
 /// whole key as one. A key that has braces but no tag cannot be made one, so its record lies in another slot.
 pub fn record_key(key: &str) -> String {
-    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
-    match tag {
+    match tag(key) {
         Some(tag) if !tag.is_empty() => format!("{RECORD}{{{tag}}}{key}"),
         None if !key.contains('}') => format!("{RECORD}{{{key}}}"),
         _ => format!("{RECORD}{key}"),
     }
 }
 
+/// What is in the first braces of a key, from which a cluster takes its slot unless it is empty.
+fn tag(key: &str) -> Option<&str> {
+    key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag)
+}
+
 /// Whether the record of this key is in its slot of a cluster: with a brace that closes nothing, no key that has more
 /// than this one in it can be.
 pub(super) fn has_record_in_its_slot(key: &str) -> bool {
-    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
-    tag.map_or(!key.contains('}'), |tag| !tag.is_empty())
+    tag(key).map_or(!key.contains('}'), |tag| !tag.is_empty())
+}
+
+/// The same of every key that has this one in braces, or behind something else where it has some.
+pub(super) fn has_all_in_its_slot(key: &str) -> bool {
+    tag(key).map_or(!key.contains(['{', '}']), |tag| !tag.is_empty())
+}
+
+/// The error for a key that is not so.
+pub(super) fn not_in_one_slot(key: &str) -> Error {
+    let message = format!(
+        "the key {key:?} has braces by which no key beside it can be in its slot of the cluster, as those of this layout \
+         have to be; choose another name"
+    );
+    Error::unsupported("lock", message)
 }
 
 /// The lock's key from its record's; `None` for what is no record's key.

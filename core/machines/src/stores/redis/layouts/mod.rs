@@ -58,6 +58,7 @@ pub fn of_cluster(prefix: &str) -> Vec<Arc<dyn Layout>> {
         let manner = Recipe { in_one_slot: true, ..string::FAMILY.layout(format, "").manner };
         Arc::new(JoinedLayout { manner, prefix: prefix.into() }) as Arc<dyn Layout>
     }));
+    layouts.extend(redisson::layouts(prefix, true));
     layouts
 }
 
@@ -65,7 +66,7 @@ pub fn of_cluster(prefix: &str) -> Vec<Arc<dyn Layout>> {
 pub fn all(prefix: &str) -> Vec<Arc<dyn Layout>> {
     let mut layouts: Vec<Arc<dyn Layout>> = vec![Arc::new(native_scripts::layout(prefix))];
     layouts.extend(FAMILIES.iter().flat_map(|family| family.layouts(prefix)));
-    layouts.extend(redisson::layouts(prefix));
+    layouts.extend(redisson::layouts(prefix, false));
     layouts.extend(spring::layouts(prefix));
     layouts
 }

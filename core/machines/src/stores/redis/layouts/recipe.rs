@@ -4,10 +4,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::joined::{JoinedLayout, JoinedLock, Manner, More, Verb, has_record_in_its_slot};
+use super::joined::{JoinedLayout, JoinedLock, Manner, More, Verb, has_record_in_its_slot, not_in_one_slot};
 use super::notes::{NO_TOKEN, NOTES};
 use super::shapes::Shape;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::native_machine::Calls;
 use crate::protocol::{Arg, AttemptId, Layout, Push};
@@ -135,14 +135,7 @@ impl Manner for Recipe {
     }
 
     fn check_key(&self, key: &str) -> Result<()> {
-        if !self.in_one_slot || has_record_in_its_slot(key) {
-            return Ok(());
-        }
-        let message = format!(
-            "the key {key:?} has braces by which no key beside it can be in its slot of the cluster, as its token has to be; \
-             choose another name"
-        );
-        Err(Error::unsupported("lock", message))
+        if !self.in_one_slot || has_record_in_its_slot(key) { Ok(()) } else { Err(not_in_one_slot(key)) }
     }
 
     fn owner(&self, attempt: AttemptId) -> String {

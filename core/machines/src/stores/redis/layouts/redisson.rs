@@ -19,8 +19,8 @@
 //! **Waking up.** Who gives the lock back publishes `0` on `redisson_lock__channel:{name}`, and on that channel with
 //! `:<owner>` for the first in the queue. Whoever waits subscribes the one or the other, and asks again after each
 //! message; and by a timer, since the end of a lease publishes nothing. A release of ours wakes both kinds, which
-//! Redisson's do not. Messages go by PUBLISH; on a cluster Redisson from 3.22 sends SPUBLISH, and clusters are not
-//! built yet.
+//! Redisson's do not. Messages go by PUBLISH; in a cluster by SPUBLISH, as Redisson's do from 3.22 where the servers
+//! have it, and whoever waits subscribes in the shard of the lock.
 //!
 //! **The queue.** Redisson makes everybody's deadline that of whoever is ahead (for the first: the holder's) and 5
 //! minutes, by the clocks of the clients, and takes its own 5 minutes off all deadlines when it becomes the holder.
@@ -40,9 +40,11 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 
-use super::joined::{JoinedLayout, JoinedLock, Manner, More, NOTES_RECORD, Verb, calls, script};
+use super::joined::{
+    JoinedLayout, JoinedLock, Manner, More, NOTES_RECORD, Verb, calls, has_all_in_its_slot, not_in_one_slot, script,
+};
 use super::notes::{NO_TOKEN, NOTES};
-use super::redisson_fenced;
+use super::redisson_fenced::{Fenced, FencedLayout};
 use super::redisson_shared::{LEASES, Object, SharedLayout};
 use crate::error::{Error, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
@@ -57,17 +59,17 @@ pub static CALLS: Calls = SCRIPTS;
 pub(super) const SCRIPTS: Calls = Calls {
     release: Call {
         name: "release",
-        body: script!("joined/foreign" "joined/beside" "redisson/read" "redisson/queue" "redisson/free" "joined/release"),
+        body: script!("joined/foreign" "joined/beside" "redisson/read" "redisson/queue" "redisson/publish" "redisson/free" "joined/release"),
         batch: false,
     },
     undo: Call {
         name: "undo",
-        body: script!("joined/foreign" "joined/beside" "redisson/read" "redisson/queue" "redisson/free" "redisson/undo"),
+        body: script!("joined/foreign" "joined/beside" "redisson/read" "redisson/queue" "redisson/publish" "redisson/free" "redisson/undo"),
         batch: false,
     },
     break_hold: Call {
         name: "break",
-        body: script!("joined/foreign" "joined/beside" "redisson/read" "redisson/queue" "redisson/free" "redisson/several" "joined/break"),
+        body: script!("joined/foreign" "joined/beside" "redisson/read" "redisson/queue" "redisson/publish" "redisson/free" "redisson/several" "joined/break"),
         batch: false,
     },
     list: Call { name: "list", body: script!("redisson/list" "page"), batch: false },
@@ -97,26 +99,29 @@ pub(super) const PROMISES: Guarantees = Guarantees {
 };
 
 /// A [note](Guarantees::notes) on what is not told.
-pub(super) const NO_SHARDS: &str =
-    "In a Redis Cluster this layout is refused; Redisson publishes by SPUBLISH there, which our waiters do not hear.";
+pub(super) const SHARDS: &str = "In a Redis Cluster of Redis 7 or later a release is told by SPUBLISH, which Redisson before 3.22 does not hear: its waiters wait until the lease ends.";
+
+/// What has a release told in the shard of the lock.
+pub(super) const IN_SHARD: &str = "SPUBLISH";
 
 /// How long whoever is first in the queue is waited for without having asked again.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The layout, for locks whose names get `prefix` put before them.
 pub fn layout(prefix: impl Into<String>) -> RedissonLayout {
-    RedissonLayout { manner: Redisson::Leased, prefix: prefix.into() }
+    RedissonLayout { manner: PLAIN, prefix: prefix.into() }
 }
 
 /// The same with semaphores that are only counted.
 pub fn counted(prefix: impl Into<String>) -> RedissonLayout {
-    RedissonLayout { manner: Redisson::Counted, prefix: prefix.into() }
+    RedissonLayout { manner: Redisson { counted: true, ..PLAIN }, prefix: prefix.into() }
 }
 
 /// The layout in each of its formats.
-pub(super) fn layouts(prefix: &str) -> impl Iterator<Item = Arc<dyn Layout>> {
-    let all: [Arc<dyn Layout>; 3] =
-        [Arc::new(layout(prefix)), Arc::new(counted(prefix)), Arc::new(redisson_fenced::layout(prefix))];
+pub(super) fn layouts(prefix: &str, in_cluster: bool) -> impl Iterator<Item = Arc<dyn Layout>> {
+    let locks = |counted| RedissonLayout { manner: Redisson { counted, in_cluster }, prefix: prefix.into() };
+    let fenced = FencedLayout { manner: Fenced { in_cluster }, prefix: prefix.into() };
+    let all: [Arc<dyn Layout>; 3] = [Arc::new(locks(false)), Arc::new(locks(true)), Arc::new(fenced)];
     all.into_iter()
 }
 
@@ -128,12 +133,16 @@ pub type RedissonLock = JoinedLock<Redisson>;
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Redisson {
-    /// Its semaphores are those whose permits have leases, `RPermitExpirableSemaphore`.
-    Leased,
-    /// Its semaphores count permits only, `RSemaphore`.
-    Counted,
+pub struct Redisson {
+    /// Its semaphores count permits only, `RSemaphore`; else they are those whose permits have leases,
+    /// `RPermitExpirableSemaphore`.
+    pub counted: bool,
+    /// It lies in a cluster: all keys of a lock are in one slot, and releases are told in the shard of that.
+    pub in_cluster: bool,
 }
+
+/// The one that is meant where nothing else is said.
+pub const PLAIN: Redisson = Redisson { counted: false, in_cluster: false };
 
 /// `prefix:{key}`, or without the braces where the key has some.
 pub(super) fn beside(prefix: &str, key: &str) -> String {
@@ -166,12 +175,16 @@ pub fn channel(key: &str) -> String {
     beside("redisson_lock__channel", key)
 }
 
+impl Redisson {
+    /// What is said behind a channel where releases are told in the shard of the lock.
+    pub(super) fn in_shard(self) -> Option<Arg> {
+        self.in_cluster.then(|| IN_SHARD.into())
+    }
+}
+
 impl Manner for Redisson {
     fn format(&self) -> Option<&'static str> {
-        match self {
-            Redisson::Leased => None,
-            Redisson::Counted => Some("counted"),
-        }
+        self.counted.then_some("counted")
     }
 
     fn library(&self) -> &'static str {
@@ -189,7 +202,7 @@ impl Manner for Redisson {
                 "Redisson's forceUnlock, or deleting the key, takes the lock from its holder, who is told at its next renewal.",
                 "Only those that ask for the fair lock are served in order; anybody who asks for the plain lock of that name goes first.",
                 "Redisson judges the fair queue by its clients' clocks: a wrong clock throws waiters out, and they queue again at the end.",
-                NO_SHARDS,
+                SHARDS,
             ],
             ..PROMISES
         }
@@ -229,13 +242,18 @@ impl Manner for Redisson {
                 let message = format!("a name of the layout redisson cannot begin with {ours}, where holds are noted");
                 Err(Error::invalid("lock", message))
             }
+            None if self.in_cluster && !has_all_in_its_slot(key) => Err(not_in_one_slot(key)),
             None => Ok(()),
         }
     }
 
     fn shared(&self, share: Share, prefix: &str) -> Option<Arc<dyn Layout>> {
-        let object = Object::of(share, *self == Redisson::Counted);
-        Some(Arc::new(SharedLayout { object, share, prefix: prefix.to_owned() }))
+        let object = Object::of(share, self.counted);
+        Some(Arc::new(SharedLayout {
+            object,
+            share,
+            locks: RedissonLayout { manner: *self, prefix: prefix.to_owned() },
+        }))
     }
 
     fn more(&self, wanted: Verb<'_>, key: &str) -> More {
@@ -247,7 +265,11 @@ impl Manner for Redisson {
                 smallvec![queue(), deadlines(), patience, Arg::Int(wait.into())]
             }
             Verb::Hold { .. } => More::new(),
-            Verb::Free => smallvec![queue(), deadlines(), Arg::Text(channel(key).into())],
+            Verb::Free => {
+                let mut told = smallvec![queue(), deadlines(), Arg::Text(channel(key).into())];
+                told.extend(self.in_shard());
+                told
+            }
             Verb::Look => smallvec![queue()],
         }
     }

@@ -23,7 +23,7 @@ use smallvec::smallvec;
 
 use super::joined::{JoinedLayout, JoinedLock, Manner, More, Verb, script};
 use super::notes::NOTES;
-use super::redisson::{NO_SHARDS, PROMISES, Redisson, SCRIPTS, beside};
+use super::redisson::{PLAIN, PROMISES, Redisson, SCRIPTS, SHARDS, beside};
 use crate::error::Result;
 use crate::guarantee::{Guarantees, TokenRises};
 use crate::native_machine::Calls;
@@ -42,7 +42,7 @@ pub static CALLS: Calls = Calls {
 
 /// The layout, for locks whose names get `prefix` put before them.
 pub fn layout(prefix: impl Into<String>) -> FencedLayout {
-    FencedLayout { manner: Fenced, prefix: prefix.into() }
+    FencedLayout { manner: Fenced { in_cluster: false }, prefix: prefix.into() }
 }
 
 /// See the [module](self).
@@ -53,11 +53,21 @@ pub type FencedLock = JoinedLock<Fenced>;
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fenced;
+pub struct Fenced {
+    /// See [`Redisson::in_cluster`].
+    pub in_cluster: bool,
+}
 
 /// The key of the counter.
 pub fn counter_key(key: &str) -> String {
     beside("redisson_lock_token", key)
+}
+
+impl Fenced {
+    /// The lock that it is, but for the counter.
+    fn plain(self) -> Redisson {
+        Redisson { in_cluster: self.in_cluster, ..PLAIN }
+    }
 }
 
 impl Manner for Fenced {
@@ -66,7 +76,7 @@ impl Manner for Fenced {
     }
 
     fn library(&self) -> &'static str {
-        Redisson::Leased.library()
+        self.plain().library()
     }
 
     fn guarantees(&self) -> Guarantees {
@@ -81,14 +91,14 @@ impl Manner for Fenced {
                 "Tokens are Redisson's own and rise over its holders and ours, until its counter is deleted (RFencedLock.delete does that).",
                 "A plain Redisson lock of the same name excludes and is excluded, but takes no token.",
                 "Redisson's forceUnlock, or deleting the key, takes the lock from its holder, who is told at its next renewal.",
-                NO_SHARDS,
+                SHARDS,
             ],
             ..PROMISES
         }
     }
 
     fn push(&self) -> Push {
-        Redisson::Leased.push()
+        self.plain().push()
     }
 
     fn calls(&self) -> &'static Calls {
@@ -96,11 +106,11 @@ impl Manner for Fenced {
     }
 
     fn owner(&self, attempt: AttemptId) -> String {
-        Redisson::Leased.owner(attempt)
+        self.plain().owner(attempt)
     }
 
     fn alien(&self, owner: &str, ends: bool) -> Option<String> {
-        Redisson::Leased.alien(owner, ends)
+        self.plain().alien(owner, ends)
     }
 
     fn dates_tokens(&self) -> bool {
@@ -108,21 +118,21 @@ impl Manner for Fenced {
     }
 
     fn check_key(&self, key: &str) -> Result<()> {
-        Redisson::Leased.check_key(key)
+        self.plain().check_key(key)
     }
 
     fn more(&self, wanted: Verb<'_>, key: &str) -> More {
         match wanted {
             Verb::Hold { .. } => smallvec![Arg::Key(counter_key(key).into())],
-            Verb::Free | Verb::Look => Redisson::Leased.more(wanted, key),
+            Verb::Free | Verb::Look => self.plain().more(wanted, key),
         }
     }
 
     fn shared(&self, share: Share, prefix: &str) -> Option<Arc<dyn Layout>> {
-        Redisson::Leased.shared(share, prefix)
+        self.plain().shared(share, prefix)
     }
 
     fn channel(&self, key: &str, terms: &Terms) -> Option<Arc<str>> {
-        Redisson::Leased.channel(key, terms)
+        self.plain().channel(key, terms)
     }
 }

@@ -57,7 +57,7 @@ use smallvec::SmallVec;
 
 use super::joined::{Manner, NOTES_RECORD, millis, record_key, script};
 use super::notes::NOTES;
-use super::redisson::{NO_SHARDS, PROMISES, Redisson, beside, layout as locks, suffixed};
+use super::redisson::{PLAIN, PROMISES, RedissonLayout, SHARDS, beside, suffixed};
 use super::shapes;
 use crate::arguments::token_arg;
 use crate::error::{Error, Kind, Result};
@@ -75,14 +75,14 @@ use crate::shared_machine::{self, SharedCalls};
 /// A script on a read/write lock.
 macro_rules! rwlock {
     ($($part:literal)+) => {
-        script!("joined/foreign" "time" "redisson/rwlock/read" "redisson/shared/notes" "redisson/rwlock/holds" $($part)+)
+        script!("joined/foreign" "time" "redisson/publish" "redisson/rwlock/read" "redisson/shared/notes" "redisson/rwlock/holds" $($part)+)
     };
 }
 
 /// A script on a semaphore.
 macro_rules! permits {
     ($($part:literal)+) => {
-        script!("joined/foreign" "time" "redisson/permits/read" "redisson/shared/notes" "redisson/permits/holds" $($part)+)
+        script!("joined/foreign" "time" "redisson/publish" "redisson/permits/read" "redisson/shared/notes" "redisson/permits/holds" $($part)+)
     };
 }
 
@@ -204,7 +204,7 @@ impl Object {
                 "A reader's ttl is at most 30 s, Redisson's lockWatchdogTimeout: each renewal of one of its readers ends the whole lock \
                  that much later. Where Redisson has a shorter one, give readers no longer ttl.",
                 "Redisson before 4.4 renews every reader's lease with its own, so a crashed reader keeps writers out while others read.",
-                NO_SHARDS,
+                SHARDS,
             ],
             Object::Leased => &[
                 NOTES[1],
@@ -214,7 +214,7 @@ impl Object {
                 "Redisson judges leases by its clients' clocks, Lockwright by the server's: a fast client takes permits back early, ours too.",
                 "A permit that Redisson's acquire() takes without a lease never expires.",
                 "There is no queue, so a waiter that wants many permits can be overtaken again and again by those that want few.",
-                NO_SHARDS,
+                SHARDS,
             ],
             Object::Counted => &[
                 NOTES[0],
@@ -225,7 +225,7 @@ impl Object {
                 "Lockwright's permits have leases, kept in a key beside it: expired ones come back when the next Lockwright program asks.",
                 "Only the number of free permits is stored, not the total: it cannot be resized, and asking for more than there are waits for ever.",
                 "There is no queue, so a waiter that wants many permits can be overtaken again and again by those that want few.",
-                NO_SHARDS,
+                SHARDS,
             ],
         };
         let exclusive_until = match self {
@@ -273,13 +273,14 @@ pub struct SharedLayout {
     pub object: Object,
     /// What of it is wanted.
     pub share: Share,
-    /// The connection's prefix, put before every name.
-    pub prefix: String,
+    /// The locks beside which it lies, and whose names it has.
+    pub locks: RedissonLayout,
 }
 
 impl SharedLayout {
     fn machine(&self, key: Arc<str>) -> RedissonSharedMachine {
-        RedissonSharedMachine::new(self.object, self.share, key)
+        let machine = RedissonSharedMachine::new(self.object, self.share, key);
+        RedissonSharedMachine { in_shard: self.locks.manner.in_shard(), ..machine }
     }
 }
 
@@ -293,7 +294,7 @@ impl Layout for SharedLayout {
     }
 
     fn key(&self, name: &str) -> Result<Arc<str>> {
-        locks(&*self.prefix).key(name)
+        self.locks.key(name)
     }
 
     fn check(&self, options: &AcquireOptions) -> Result<()> {
@@ -343,7 +344,7 @@ impl Layout for SharedLayout {
     }
 
     fn list(&self) -> Inquiry<'_, Vec<String>> {
-        locks(&*self.prefix).listing()
+        self.locks.clone().listing()
     }
 }
 
@@ -373,6 +374,8 @@ pub struct RedissonSharedMachine {
     /// Where the leases lie of permits, or what the keys of readers' begin with.
     leases: Arc<str>,
     channel: Arc<str>,
+    /// Said behind the channel, where that is one of the lock's shard.
+    in_shard: Option<Arg>,
 }
 
 impl RedissonSharedMachine {
@@ -383,13 +386,13 @@ impl RedissonSharedMachine {
             Object::Leased | Object::Counted => leases_key(object, &key),
         };
         let (notes, channel) = (notes_key(&key).into(), object.channel(&key).into());
-        RedissonSharedMachine { object, share, key, notes, leases: leases.into(), channel }
+        RedissonSharedMachine { object, share, key, notes, leases: leases.into(), channel, in_shard: None }
     }
 
     /// An owner as it lies there.
     fn owner(&self, attempt: AttemptId) -> Arg {
         Arg::Text(match self.object {
-            Object::RwLock => Redisson::Leased.owner(attempt).into(),
+            Object::RwLock => PLAIN.owner(attempt).into(),
             Object::Leased | Object::Counted => attempt.to_string().into(),
         })
     }
@@ -407,6 +410,7 @@ impl RedissonSharedMachine {
         }
         if !call.batch {
             request.args.push(Arg::Text(self.channel.clone()));
+            request.args.extend(self.in_shard.clone());
         }
         request
     }

@@ -9,7 +9,7 @@ local function is_strange()
 end
 
 local function tell(value)
-  if value > 0 then redis.pcall('PUBLISH', channel, value) end
+  if value > 0 then publish(channel, value) end
 end
 
 -- Permits that came back. What is not there is sized by whoever asks next.

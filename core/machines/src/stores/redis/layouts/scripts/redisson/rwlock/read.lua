@@ -7,4 +7,4 @@ local function is_strange()
   return mode ~= 'read' and mode ~= 'write'
 end
 
-local function tell(message) redis.pcall('PUBLISH', channel, message) end
+local function tell(message) publish(channel, message) end
