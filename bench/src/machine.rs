@@ -214,8 +214,8 @@ impl Clocks {
     }
 }
 
-/// Ticks that a process used, with its children: some servers have one for each connection. There are 100 a second, on every
-/// Linux.
+/// Ticks that a process used, with its children: some servers have one for each connection. There are 100 a second, on
+/// every Linux.
 pub(crate) fn used_by(pid: u32) -> Result<u64> {
     let own = ticks_of(&fs::read_to_string(format!("/proc/{pid}/stat"))?);
     let children: u64 = fs::read_dir("/proc")?

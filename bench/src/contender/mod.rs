@@ -128,7 +128,12 @@ fn list() -> Result<()> {
     // These servers count all requests together.
     offer(RAW_POSTGRES, "yardstick", &["S10", "S10C"], &["all"]);
     offer(RAW_ZOOKEEPER, "yardstick", &["S9", "S9C"], &["all"]);
-    offer(KEPT, "ours", &["S1", "S3", "S4", "S5", "S8", "S8C", "S9", "S9C", "S10", "S10C", "S10M", "S10MC", "S11", "S12"], &ours);
+    offer(
+        KEPT,
+        "ours",
+        &["S1", "S3", "S4", "S5", "S8", "S8C", "S9", "S9C", "S10", "S10C", "S10M", "S10MC", "S11", "S12"],
+        &ours,
+    );
     offer(ANEW, "ours", &["S1"], &ours);
     offer(FAIR, "ours", &["S4", "S5", "S8C", "S9C", "S10C", "S10MC"], &ours);
     offer(JOINED, "ours", &["S1", "S5"], &ours);

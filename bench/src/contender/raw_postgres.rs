@@ -1,5 +1,5 @@
-//! The yardstick of PostgreSQL: what no lock in a row can do without. One statement makes the row its own unless somebody has
-//! it, the other gives it back, each prepared and each a commit.
+//! The yardstick of PostgreSQL: what no lock in a row can do without. One statement makes the row its own unless
+//! somebody has it, the other gives it back, each prepared and each a commit.
 
 use std::time::Instant;
 
