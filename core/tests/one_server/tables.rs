@@ -114,8 +114,8 @@ impl Tables<'_> {
         let of = |at: usize| (layouts[at % layouts.len()], format!("{name}-{at}"));
         let locks: Vec<_> = (0..60).map(of).collect();
         let held: Vec<_> =
-            locks.iter().map(|(layout, name)| one.lock(name).layout(*layout).acquire().unwrap()).collect();
-        let tries = |(layout, name): &(&str, String)| other.lock(name).layout(*layout).try_acquire().unwrap();
+            locks.iter().map(|(layout, name)| one.lock(name).layout(layout).acquire().unwrap()).collect();
+        let tries = |(layout, name): &(&str, String)| other.lock(name).layout(layout).try_acquire().unwrap();
         // Longer than any of them lasts by itself.
         std::thread::sleep(Duration::from_secs(5));
         assert!(held.iter().all(|guard| guard.is_held()) && locks.iter().all(|lock| tries(lock).is_none()));
