@@ -148,7 +148,7 @@ deletion of an ephemeral, sequential node over a bare socket.
 
 Server and contenders share one CPU. A pair takes about four times as long when the scheduler parts them, and then measures the
 scheduler. All contenders take turns within a round, so that whatever the machine does meanwhile it does to each. The server runs
-on loopback. Redis persists nothing; etcd and ZooKeeper answer what is on disk, as they do where they are installed. Libraries have their default options, a lease of 30 s, and wait without limit.
+on loopback. Redis persists nothing; all others answer what is on disk, as they do where they are installed. Libraries have their default options, a lease of 30 s, and wait without limit.
 
 - **raw pairs a pair**: at full contention, from one holder to the next.
 - **CPU of a pair**: of server and contender together. Where all wait only for one another it is the time of a pair on an idle
