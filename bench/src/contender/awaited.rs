@@ -17,6 +17,19 @@ pub(super) fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
+/// Awaits `pair` so many times on `runtime`; how long each took, in nanoseconds.
+pub(super) fn timed(runtime: &Runtime, count: usize, mut pair: impl AsyncFnMut() -> Result<()>) -> Result<Vec<u64>> {
+    runtime.block_on(async {
+        let mut ns = Vec::with_capacity(count);
+        for _ in 0..count {
+            let start = Instant::now();
+            pair().await?;
+            ns.push(nanos(start));
+        }
+        Ok(ns)
+    })
+}
+
 pub(super) struct Awaited {
     runtime: Arc<Runtime>,
     client: Client,
@@ -38,15 +51,9 @@ impl Contend for Awaited {
     }
 
     fn pairs(&mut self, count: usize) -> Result<Vec<u64>> {
-        let lock = &self.lock;
-        self.runtime.block_on(async {
-            let mut ns = Vec::with_capacity(count);
-            for _ in 0..count {
-                let start = Instant::now();
-                let _ = lock.acquire().await?.release().await?;
-                ns.push(nanos(start));
-            }
-            Ok(ns)
+        timed(&self.runtime, count, async || {
+            let _ = self.lock.acquire().await?.release().await?;
+            Ok(())
         })
     }
 

@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Connection, RedisResult, Script, ScriptInvocation};
 use tokio::runtime::Runtime;
 
-use super::awaited::{driven, runtime};
+use super::awaited::{driven, runtime, timed};
 use super::{Contend, Crowd, Tally};
 use crate::Result;
 
@@ -105,15 +105,7 @@ impl Contend for Awaited {
 
     fn pairs(&mut self, count: usize) -> Result<Vec<u64>> {
         let Awaited { connection, runtime, scripts } = self;
-        runtime.block_on(async {
-            let mut ns = Vec::with_capacity(count);
-            for _ in 0..count {
-                let start = Instant::now();
-                scripts.pair(KEY, connection).await?;
-                ns.push(super::nanos(start));
-            }
-            Ok(ns)
-        })
+        timed(runtime, count, async || Ok(scripts.pair(KEY, connection).await?))
     }
 
     fn crowd(&mut self, keys: Vec<String>, stop: Arc<AtomicBool>) -> Result<Crowd> {

@@ -1,13 +1,11 @@
 //! The yardstick of etcd: what no lock over its transactions can do without. One creates a key under a lease, if it is
 //! not there, and reads whose is the first in line; the other deletes the key, if it is the one that was created.
 
-use std::time::Instant;
-
 use etcd_client::{Client, Compare, CompareOp, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp};
 use tokio::runtime::Runtime;
 
-use super::awaited::runtime;
-use super::{Contend, nanos};
+use super::Contend;
+use super::awaited::{runtime, timed};
 use crate::Result;
 use crate::server::address;
 
@@ -54,14 +52,6 @@ impl Contend for Etcd {
 
     fn pairs(&mut self, count: usize) -> Result<Vec<u64>> {
         let Etcd { runtime, client, lease } = self;
-        runtime.block_on(async {
-            let mut ns = Vec::with_capacity(count);
-            for _ in 0..count {
-                let start = Instant::now();
-                pair(client, *lease).await?;
-                ns.push(nanos(start));
-            }
-            Ok(ns)
-        })
+        timed(runtime, count, async || pair(client, *lease).await)
     }
 }

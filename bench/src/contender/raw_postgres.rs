@@ -1,14 +1,12 @@
 //! The yardstick of PostgreSQL: what no lock in a row can do without. One statement makes the row its own unless
 //! somebody has it, the other gives it back, each prepared and each a commit.
 
-use std::time::Instant;
-
 use tokio::runtime::Runtime;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, NoTls, Statement};
 
-use super::awaited::runtime;
-use super::{Contend, nanos};
+use super::Contend;
+use super::awaited::{runtime, timed};
 use crate::Result;
 
 /// Whoever measures may write the locks' table and no other.
@@ -61,15 +59,6 @@ impl Contend for Postgres {
     }
 
     fn pairs(&mut self, count: usize) -> Result<Vec<u64>> {
-        let Postgres { runtime, server } = self;
-        runtime.block_on(async {
-            let mut ns = Vec::with_capacity(count);
-            for _ in 0..count {
-                let start = Instant::now();
-                server.pair().await?;
-                ns.push(nanos(start));
-            }
-            Ok(ns)
-        })
+        timed(&self.runtime, count, async || self.server.pair().await)
     }
 }

@@ -26,6 +26,23 @@ enum Kind {
     Held,
 }
 
+const FREE: &str = "One task acquires and releases a lock that nobody else wants. Contenders take turns of 50 pairs.";
+const FREE_BY_STATEMENTS: &str = "One task acquires and releases a lock that nobody else wants. Contenders take turns of 50 \
+                                  pairs. Requests are statements, as the server counts them.";
+const CROWDED: &str = "16 tasks of one process acquire and release the same lock for 3 seconds.";
+const CROWDED_BY_STATEMENTS: &str = "16 tasks of one process acquire and release the same lock for 3 seconds. Requests are \
+                                     statements, as the server counts them.";
+
+/// A row of one task that has a lock for itself.
+const fn free(id: &'static str, title: &'static str, store: Store, work: &'static str) -> Row {
+    Row { id, title, work, store, kind: Kind::Pairs }
+}
+
+/// A row of 16 tasks of one process that want the same lock.
+const fn crowded(id: &'static str, title: &'static str, store: Store, work: &'static str) -> Row {
+    Row { id, title, work, store, kind: Kind::Crowd { processes: 1, tasks: 16, own_keys: false } }
+}
+
 pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "S1",
@@ -109,66 +126,14 @@ pub(crate) const ROWS: &[Row] = &[
         store: Store::Redis,
         kind: Kind::Crowd { processes: 4, tasks: 4, own_keys: false },
     },
-    Row {
-        id: "S8",
-        title: "A free lock on etcd",
-        work: "One task acquires and releases a lock that nobody else wants. Contenders take turns of 50 pairs.",
-        store: Store::Etcd,
-        kind: Kind::Pairs,
-    },
-    Row {
-        id: "S8C",
-        title: "16 tasks of one process, one lock on etcd",
-        work: "16 tasks of one process acquire and release the same lock for 3 seconds.",
-        store: Store::Etcd,
-        kind: Kind::Crowd { processes: 1, tasks: 16, own_keys: false },
-    },
-    Row {
-        id: "S9",
-        title: "A free lock on ZooKeeper",
-        work: "One task acquires and releases a lock that nobody else wants. Contenders take turns of 50 pairs.",
-        store: Store::ZooKeeper,
-        kind: Kind::Pairs,
-    },
-    Row {
-        id: "S9C",
-        title: "16 tasks of one process, one lock on ZooKeeper",
-        work: "16 tasks of one process acquire and release the same lock for 3 seconds.",
-        store: Store::ZooKeeper,
-        kind: Kind::Crowd { processes: 1, tasks: 16, own_keys: false },
-    },
-    Row {
-        id: "S10",
-        title: "A free lock on PostgreSQL",
-        work: "One task acquires and releases a lock that nobody else wants. Contenders take turns of 50 pairs. Requests are \
-               statements, as the server counts them.",
-        store: Store::Postgres,
-        kind: Kind::Pairs,
-    },
-    Row {
-        id: "S10C",
-        title: "16 tasks of one process, one lock on PostgreSQL",
-        work: "16 tasks of one process acquire and release the same lock for 3 seconds. Requests are statements, as the server \
-               counts them.",
-        store: Store::Postgres,
-        kind: Kind::Crowd { processes: 1, tasks: 16, own_keys: false },
-    },
-    Row {
-        id: "S10M",
-        title: "A free lock on MariaDB",
-        work: "One task acquires and releases a lock that nobody else wants. Contenders take turns of 50 pairs. Requests are \
-               statements, as the server counts them.",
-        store: Store::MariaDb,
-        kind: Kind::Pairs,
-    },
-    Row {
-        id: "S10MC",
-        title: "16 tasks of one process, one lock on MariaDB",
-        work: "16 tasks of one process acquire and release the same lock for 3 seconds. Requests are statements, as the server \
-               counts them.",
-        store: Store::MariaDb,
-        kind: Kind::Crowd { processes: 1, tasks: 16, own_keys: false },
-    },
+    free("S8", "A free lock on etcd", Store::Etcd, FREE),
+    crowded("S8C", "16 tasks of one process, one lock on etcd", Store::Etcd, CROWDED),
+    free("S9", "A free lock on ZooKeeper", Store::ZooKeeper, FREE),
+    crowded("S9C", "16 tasks of one process, one lock on ZooKeeper", Store::ZooKeeper, CROWDED),
+    free("S10", "A free lock on PostgreSQL", Store::Postgres, FREE_BY_STATEMENTS),
+    crowded("S10C", "16 tasks of one process, one lock on PostgreSQL", Store::Postgres, CROWDED_BY_STATEMENTS),
+    free("S10M", "A free lock on MariaDB", Store::MariaDb, FREE_BY_STATEMENTS),
+    crowded("S10MC", "16 tasks of one process, one lock on MariaDB", Store::MariaDb, CROWDED_BY_STATEMENTS),
     Row {
         id: "S11",
         title: "Many locks, held and renewed",
