@@ -16,3 +16,10 @@ impl<'a> Said<'a> {
         self.of(what).and_then(|text| text.parse().ok()).unwrap_or_default()
     }
 }
+
+/// Major, minor and patch of a version such as `15.18 (Debian)` or `3.8.0-1`; 0 for what it does not say.
+pub(crate) fn numbers(version: &str) -> (u32, u32, u32) {
+    let mut parts = version.split(['.', '-', '+', ' ']).map(|part| part.parse().unwrap_or(0));
+    let mut next = || parts.next().unwrap_or(0);
+    (next(), next(), next())
+}

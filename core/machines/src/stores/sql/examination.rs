@@ -1,7 +1,7 @@
 //! Whether a database is fit to keep locks in, by what it says of itself and of its tables.
 
 use crate::finding::clock::Reading;
-use crate::finding::said::Said;
+use crate::finding::said::{Said, numbers};
 use crate::finding::{Finding, Severity};
 use crate::protocol::{Call, Inquiry, Reply, Request};
 use crate::replies::{nonsense, refusal};
@@ -33,14 +33,8 @@ impl Examination {
     }
 }
 
-/// Major and minor version.
-pub(crate) fn numbers(version: &str) -> (u32, u32) {
-    let mut parts = version.split(['.', '-', ' ']).map(|part| part.parse().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
-}
-
 /// The version of a database that is called so, of which an older one than that has not what is needed.
-pub(crate) fn version(name: &str, version: &str, oldest: (u32, u32)) -> Finding {
+pub(crate) fn version(name: &str, version: &str, oldest: (u32, u32, u32)) -> Finding {
     let found = format!("{name} {version}");
     if numbers(version) < oldest {
         return Finding::of(Severity::Warning, "version", found, "use a newer one: this one was never tried");

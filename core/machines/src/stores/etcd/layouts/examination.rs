@@ -7,6 +7,7 @@ use super::concurrency_layout::{ask_page, name_of, page};
 use super::part::Part;
 use super::{KEEPS, LEASES, MEMBERS, STATUS, first, is, list};
 use crate::error::Result;
+use crate::finding::said::numbers;
 use crate::finding::{Finding, Severity, in_places, of_locks};
 use crate::protocol::{Arg, Inquiry, Reply, Request};
 
@@ -251,13 +252,6 @@ fn status(parts: &[Reply]) -> Vec<Finding> {
         false => Finding::ok("room", "no alarm for room"),
     });
     found
-}
-
-/// Major, minor and patch.
-fn numbers(version: &str) -> (u32, u32, u32) {
-    let mut parts = version.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
-    let mut next = || parts.next().unwrap_or(0);
-    (next(), next(), next())
 }
 
 fn is_careless(version: &str) -> bool {

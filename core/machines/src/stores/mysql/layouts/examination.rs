@@ -6,7 +6,7 @@ use crate::protocol::Call;
 use crate::stores::sql::examination::{self as sql, Examination};
 
 /// The oldest of each that has what the statements need.
-const OLDEST: [(&str, (u32, u32)); 2] = [("MariaDB", (10, 2)), ("MySQL", (5, 7))];
+const OLDEST: [(&str, (u32, u32, u32)); 2] = [("MariaDB", (10, 2, 0)), ("MySQL", (5, 7, 0))];
 const TABLES: [(&str, &str); 2] = [("lockwright_locks", "name"), ("lockwright_told", "inbox,id")];
 
 /// What is said to users without the right.

@@ -6,7 +6,7 @@ use crate::protocol::Call;
 use crate::stores::sql::examination::{self as sql, Examination};
 
 /// The oldest PostgreSQL that has what the statements need.
-const OLDEST: (u32, u32) = (10, 0);
+const OLDEST: (u32, u32, u32) = (10, 0, 0);
 
 static EXAMINE: Call = Call { name: "examine", body: &[include_str!("examine.sql")], batch: false };
 

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use super::garbled;
 use crate::error::Result;
+use crate::finding::said::numbers;
 use crate::finding::{Finding, Severity};
 use crate::protocol::Reply;
 use crate::span::written;
 
 /// The oldest ZooKeeper that has what is asked of it.
-const OLDEST: (u32, u32) = (3, 5);
+const OLDEST: (u32, u32, u32) = (3, 5, 0);
 
 /// One server.
 #[derive(Debug)]
@@ -97,12 +98,6 @@ fn version(servers: &[Server]) -> Finding {
         return Finding::of(Severity::Note, "version", format!("ZooKeeper {}", each.join(", ")), advice);
     }
     Finding::ok("version", format!("ZooKeeper {oldest}"))
-}
-
-/// Major and minor.
-fn numbers(version: &str) -> (u32, u32) {
-    let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
 fn leader(servers: &[Server]) -> Option<Finding> {
