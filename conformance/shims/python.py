@@ -242,7 +242,7 @@ class Shim:
         def work(guard: lockwright.Guard) -> int:
             reigns.append(guard.token)
             while guard.is_held:
-                if gate.acquire(timeout=0.02):
+                if gate.acquire(timeout=1):
                     gate.release()
                     break
             return guard.token

@@ -2,8 +2,10 @@
 . "$(dirname "${BASH_SOURCE[0]}")/service.sh"
 
 # Debian's jar names those that it needs. What is compiled once is good enough, and a machine has many of these. A member that lost
-# the others shows what it has to those who ask for no more. LOCKWRIGHT_ZOOKEEPER_JAVA has further options.
-COMMAND=(java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Dreadonlymode.enabled=true)
+# the others shows what it has to those who ask for no more. Members that elect a leader and miss a word of each other
+# say it again within a second; by themselves they may be silent for a minute. LOCKWRIGHT_ZOOKEEPER_JAVA has further options.
+COMMAND=(java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Dreadonlymode.enabled=true
+  -Dzookeeper.fastleader.maxNotificationInterval=1000)
 read -ra more_options <<<"${LOCKWRIGHT_ZOOKEEPER_JAVA:-}"
 COMMAND+=("${more_options[@]}" -cp "${JARS:-/usr/share/java/zookeeper.jar}" org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg)
 

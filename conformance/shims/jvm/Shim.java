@@ -555,7 +555,7 @@ final class Shim {
       reigns[0]++;
       while (guard.isHeld()) {
         try {
-          gate.acquire(Duration.ofMillis(20)).release();
+          gate.acquire(Duration.ofSeconds(1)).release();
           break;
         } catch (LockException.Timeout closed) {
           // It is still shut.

@@ -393,7 +393,7 @@ impl Way for Blocking {
         reigns: Arc<AtomicU32>,
     ) -> Doing<'a, Result<u64>> {
         at_once(move || {
-            let gate = gate.with_timeout(Some(Duration::from_millis(20)));
+            let gate = gate.with_timeout(Some(Duration::from_secs(1)));
             let work = |guard: &Guard<Self>| {
                 reigns.fetch_add(1, Ordering::SeqCst);
                 while guard.is_held() {

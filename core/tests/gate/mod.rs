@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{Read, Result, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -62,11 +62,16 @@ impl Between {
     pub fn gate(&self, member: usize, port: u16) -> u16 {
         let (cut, process, members) = (self.cut.clone(), self.process.clone(), self.members);
         hand_on(port, move |dialler| {
-            let is_its = |other: &usize| process(*other).is_some_and(|process| has_port(process, dialler));
-            let (dialler, cut) = ((0..members).find(is_its), cut.clone());
+            let (cut, process, known) = (cut.clone(), process.clone(), OnceLock::new());
             Arc::new(move || {
                 let cut = cut.lock().unwrap();
-                cut.contains(&member) || dialler.is_some_and(|dialler| cut.contains(&dialler))
+                if cut.is_empty() || cut.contains(&member) {
+                    return !cut.is_empty();
+                }
+                // Who begins has not said yet, when it first dials, which process it is.
+                let is_its = |other: &usize| process(*other).is_some_and(|process| has_port(process, dialler));
+                let who = known.get().copied().or_else(|| (0..members).find(is_its));
+                who.is_some_and(|who| cut.contains(known.get_or_init(|| who)))
             })
         })
     }
@@ -82,18 +87,18 @@ impl Between {
 
 /// Whether a process has a connection of its own from this port of the machine.
 fn has_port(process: u32, port: u16) -> bool {
-    let sockets: Vec<_> = ["tcp", "tcp6"].iter().filter_map(|table| socket(table, port)).collect();
+    let sockets: Vec<_> = ["tcp", "tcp6"].iter().flat_map(|table| sockets(table, port)).collect();
     let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     let mut opened = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
     opened.any(|file| sockets.iter().any(|socket| file.as_os_str() == &**socket))
 }
 
-/// The socket with that port, as a descriptor of it is shown.
-fn socket(table: &str, port: u16) -> Option<String> {
-    let (table, port) = (fs::read_to_string(format!("/proc/net/{table}")).ok()?, format!(":{port:04X}"));
-    let mut rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
-    let row = rows.find(|row| row.get(1).is_some_and(|local| local.ends_with(&port)) && row.get(9) != Some(&"0"))?;
-    Some(format!("socket:[{}]", row.get(9)?))
+/// The sockets with that port, as descriptors of them are shown: connections to several ports may share it.
+fn sockets(table: &str, port: u16) -> Vec<String> {
+    let (table, port) = (fs::read_to_string(format!("/proc/net/{table}")).unwrap_or_default(), format!(":{port:04X}"));
+    let rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let of = rows.filter(|row| row.get(1).is_some_and(|local| local.ends_with(&port)));
+    of.filter_map(|row| Some(format!("socket:[{}]", row.get(9)?))).collect()
 }
 
 /// A port from which all is handed on to `server`, and back; of the port that somebody dials from, `shuts` makes what
