@@ -159,10 +159,10 @@ fn a_time_limit_tells_the_truth_however_the_barrier_opens() {
     for round in 0..16_u64 {
         let waits = {
             let theirs = theirs.clone();
-            thread::spawn(move || theirs.wait_within(Some(Duration::from_millis(300))).unwrap())
+            thread::spawn(move || theirs.wait_within(Some(Duration::from_secs(1))).unwrap())
         };
-        thread::sleep(Duration::from_millis(270 + round * 3));
-        let other = mine.wait_within(Some(Duration::from_millis(500))).unwrap();
+        thread::sleep(Duration::from_millis(970 + round * 3));
+        let other = mine.wait_within(Some(Duration::from_secs(1))).unwrap();
         assert_eq!(waits.join().unwrap().map(|arrival| arrival.generation), other.map(|arrival| arrival.generation));
         passed += u32::from(other.is_some());
         assert_eq!(mine.waiting().unwrap(), 0);
