@@ -211,7 +211,7 @@ impl Count {
             of(&self.overlaps),
             of(&self.stale)
         );
-        assert!(of(&self.grants) > 100);
+        assert!(of(&self.grants) > 40);
         assert_eq!((of(&self.overlaps), of(&self.stale)), (0, 0));
     }
 }
@@ -260,7 +260,7 @@ fn span() -> Duration {
 fn no_two_hold_while_members_are_killed_stopped_and_cut_off_and_nothing_is_left() {
     let ensemble = Ensemble::start();
     let (gates, hosts) = gates(&ensemble);
-    contend_while(&ensemble, &hosts, |_| {
+    contend_while(&ensemble, &hosts, |count| {
         let (until_then, mut round) = (Instant::now() + span(), 0);
         while Instant::now() + Duration::from_secs(5) < until_then {
             let victim = if (round / 3) % 2 == 1 { ensemble.follower() } else { ensemble.leader() };
@@ -284,6 +284,7 @@ fn no_two_hold_while_members_are_killed_stopped_and_cut_off_and_nothing_is_left(
             ensemble.is_whole();
             round += 1;
         }
+        count.go_on("all that");
     });
 }
 

@@ -65,7 +65,7 @@ launch() {
 }
 
 until_answers() {
-  local deadline=$((SECONDS + 30))
+  local deadline=$((SECONDS + 120))
   until answers; do
     if ((SECONDS > deadline)) || ! kill -0 "$(<pid)" 2>/dev/null; then
       tail log >&2
@@ -75,9 +75,9 @@ until_answers() {
   done
 }
 
-# wait_until COMMAND...: for 30 s at most, until it succeeds; what it says then.
+# wait_until COMMAND...: for two minutes at most, until it succeeds; what it says then.
 wait_until() {
-  local deadline=$((SECONDS + 30)) said
+  local deadline=$((SECONDS + 120)) said
   until said=$("$@"); do
     ((SECONDS <= deadline)) || die "not for 30 s: $*"
     sleep 0.05

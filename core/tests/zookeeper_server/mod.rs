@@ -20,7 +20,7 @@ use lockwright::options::ConnectOptions;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What a loaded machine may take.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 pub fn open(uri: &str) -> Result<Client, Error> {
     Client::open(Some(uri), ConnectOptions::default())
