@@ -12,6 +12,7 @@ configure() {
   new_database
   cat >>my.cnf <<END
 innodb_flush_log_at_trx_commit = 2
+default_time_zone = '+05:30'
 ssl_ca = $PWD/ca.crt
 ssl_cert = $PWD/server.crt
 ssl_key = $PWD/server.key
@@ -31,7 +32,9 @@ tell_foreign() {
 tell_residue() {
   ask "SELECT name, record FROM lockwright_locks WHERE LOCATE('$1', name) > 0 AND kind <> 'carousel'
     AND record NOT REGEXP '\"hold\":null.*\"waiting\":\\\\[\\\\]' AND record NOT REGEXP '\"used\":0,.*\"waiting\":\\\\[\\\\]'
-    AND kind IN ('lock', 'rwlock', 'semaphore')"
+    AND kind IN ('lock', 'rwlock', 'semaphore')
+    UNION ALL SELECT name, locked_by FROM shedlock WHERE LOCATE('$1', name) > 0 AND lock_until > UTC_TIMESTAMP(6)
+    AND LOCATE(CHAR(9), locked_by) > 0"
 }
 
 service "$@"

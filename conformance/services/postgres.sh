@@ -18,7 +18,9 @@ tell_foreign() {
 # Rows stay for a while. What must not is somebody in them.
 tell_residue() {
   ask -c "SELECT key, record FROM lockwright_locks WHERE strpos(key, '$1') > 0 AND kind <> 'carousel'
-    AND record !~ '\"(hold)\":null.*\"waiting\":\[\]' AND record !~ '\"used\":0,.*\"waiting\":\[\]' AND kind IN ('lock', 'rwlock', 'semaphore')"
+    AND record !~ '\"(hold)\":null.*\"waiting\":\[\]' AND record !~ '\"used\":0,.*\"waiting\":\[\]' AND kind IN ('lock', 'rwlock', 'semaphore')
+    UNION ALL SELECT name, locked_by FROM shedlock WHERE strpos(name, '$1') > 0 AND lock_until > timezone('utc', clock_timestamp())
+    AND strpos(locked_by, chr(9)) > 0"
 }
 
 service "$@"

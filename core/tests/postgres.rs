@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use lockwright::Kind;
 use lockwright::finding::Severity;
 use lockwright::lease::ReleaseOutcome;
+use one_server::tables::Tables;
 use one_server::{client, is_taken_and_given_back, name, serves_a_thousand_tasks, until};
 
 mod one_server;
@@ -326,3 +327,69 @@ fn what_is_wrong_with_a_table_or_with_a_users_rights_is_found() {
     });
     psql(&format!("DROP SCHEMA {schema} CASCADE; DROP ROLE {user}"));
 }
+
+/// The tables of other libraries.
+fn with_tables(play: impl Fn(&Tables<'_>)) {
+    play(&Tables {
+        uri: &address(),
+        ask: &psql,
+        now: "timezone('utc', clock_timestamp())",
+        keeps: "SELECT pg_advisory_xact_lock(hashtext('INT_LOCK'), hashtext('NAME')), 'NAME'; SELECT pg_sleep(1);
+                SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint",
+        keepers: "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%NAME%' AND wait_event = 'PgSleep'",
+        sha256: "encode(sha256('NAME'), 'hex')",
+        seconds: "CAST(extract(epoch FROM clock_timestamp()) AS INT)",
+    });
+}
+
+#[test]
+fn rows_of_shedlock_are_joined() {
+    with_tables(|tables| tables.rows_of_shedlock_are_joined());
+}
+
+#[test]
+fn rows_of_spring_are_joined() {
+    with_tables(|tables| tables.rows_of_spring_are_joined());
+}
+
+#[test]
+fn rows_of_symfony_are_joined() {
+    with_tables(|tables| tables.rows_of_symfony_are_joined());
+}
+
+#[test]
+fn a_token_of_spring_s_table_is_read_in_ones_turn() {
+    with_tables(|tables| tables.a_token_of_spring_s_table_is_read_in_ones_turn());
+}
+
+#[test]
+fn nobody_elses_row_is_renewed_or_given_back() {
+    with_tables(|tables| tables.nobody_elses_row_is_renewed_or_given_back());
+}
+
+#[test]
+fn locks_of_all_layouts_are_renewed_and_given_back_together() {
+    with_tables(|tables| tables.locks_of_all_layouts_are_renewed_and_given_back_together());
+}
+
+#[test]
+fn what_is_wrong_with_a_table_of_another_library_is_said() {
+    let uri = address();
+    let (_, place) = uri.split_once('@').unwrap();
+    let (server, _) = place.split_once('/').unwrap();
+    psql("DROP DATABASE IF EXISTS wrong");
+    psql("CREATE DATABASE wrong");
+    psql("DROP ROLE IF EXISTS nobody_at_all");
+    psql("CREATE ROLE nobody_at_all LOGIN PASSWORD 'x'");
+    let wrong = format!("postgres://root@{server}/wrong");
+    let made = Command::new("psql").args(["-qX", "-v", "ON_ERROR_STOP=1", "-c", WRONG, &wrong]).status().unwrap();
+    assert!(made.success());
+    let (nobody, without) =
+        (format!("postgres://nobody_at_all:x@{place}"), format!("postgres://root@{server}/template1"));
+    with_tables(|tables| tables.what_is_wrong_with_a_table_is_said(&nobody, &without, &wrong));
+    psql("DROP ROLE nobody_at_all");
+}
+
+const WRONG: &str = "
+  CREATE TABLE shedlock (name varchar(64) PRIMARY KEY, lock_until timestamp(0), locked_at timestamp(0), locked_by varchar(255));
+  CREATE TABLE INT_LOCK (LOCK_KEY char(36), REGION varchar(100), CLIENT_ID char(36), CREATED_DATE timestamp, PRIMARY KEY (LOCK_KEY, REGION))";

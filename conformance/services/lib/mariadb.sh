@@ -44,6 +44,7 @@ make() {
   as_root -e "CREATE DATABASE locks; CREATE USER locker IDENTIFIED BY 'pa:ss@word'"
   as_root locks <"$SCHEMA"
   ask 'GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright_locks TO locker; GRANT SELECT, INSERT, DELETE ON lockwright_told TO locker'
+  as_root locks <"$ROOT/conformance/services/lib/others-mysql.sql"
 }
 
 uri() { echo "mysql://locker:pa%3Ass%40word@127.0.0.1:$(<port)/locks"; }

@@ -59,7 +59,8 @@ answers() {
 make() {
   psql -h 127.0.0.1 -p "$(<port)" -U root -d postgres -qX -v ON_ERROR_STOP=1 >&2 \
     -c "CREATE USER locker PASSWORD 'pa:ss@word'" -c 'CREATE DATABASE locks'
-  ask -f "$SCHEMA" -c 'GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright_locks TO locker' -c 'CREATE EXTENSION pg_stat_statements' >&2
+  ask -f "$SCHEMA" -c 'GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright_locks TO locker' -c 'CREATE EXTENSION pg_stat_statements' \
+    -f "$ROOT/conformance/services/lib/others-postgres.sql" >&2
 }
 
 uri() { echo "postgres://locker:pa%3Ass%40word@127.0.0.1:$(<port)/locks"; }

@@ -18,6 +18,7 @@
 //! * [`lock_cell`] is the reference semantics of our own layout, [`native_machine`] its wire form and machine.
 //!   [`shared_cell`] and [`shared_machine`] are the same for what has several holders (read/write locks, semaphores),
 //!   [`latch_cell`] and [`latch_machine`] for latches, [`barrier_cell`] and [`barrier_machine`] for barriers.
+//! * [`tables`] are the machine and the wire form of locks in tables of other libraries.
 //! * A [`quorum`] makes of the machine of a layout that of a lock on several nodes.
 //! * The words that they share with whoever uses Lockwright: its [`error`]s, [`options`], [`guarantee`]s, addresses
 //!   ([`uri`]), and what is told of a [`lease`]. `lockwright` has them under the same paths.
@@ -34,6 +35,7 @@ pub mod layout_choice;
 pub mod lease;
 mod lent;
 pub mod machine;
+pub mod md5;
 pub mod name;
 pub mod options;
 pub mod protocol;
@@ -50,9 +52,11 @@ pub mod share;
 mod span;
 pub mod store_clock;
 pub mod stores;
+pub mod tables;
 pub mod time;
 pub mod token;
 pub mod uri;
+mod uuid;
 
 pub use error::{Error, Kind, Result};
 pub(crate) use records::{arguments, inspection};

@@ -37,6 +37,7 @@ use layout::native::{ENDS_EARLY, RUNS_LATE, RankedRecord, Seeded};
 use layout::redisson_shared::{self, CountedRecord, Leased, PermitsRecord, ReadWriteRecord};
 use layout::redisson_store::ReadWrite;
 use layout::shared::{self, SharedRecord};
+use layout::table::{self, TableRecord};
 use search::Explored;
 use setup::{Class, Reduced, Setup, Wish};
 use spaces::{EARLY, ONE};
@@ -192,6 +193,32 @@ fn joined_locks_are_polled_for() {
     two("string: one thing goes wrong, promptly").with_faults(1).check_as::<StringRecord>();
     Setup { renew: false, ..two("string: leases are not renewed, promptly") }.check_as::<StringRecord>();
     two("getset: one thing goes wrong, promptly").with_faults(1).check_as::<GetsetRecord>();
+}
+
+#[test]
+fn rows_of_other_libraries_are_polled_for() {
+    let two = |name| Setup { prompt: true, ..Setup::polled(name) };
+    two("table: one thing goes wrong, promptly").with_faults(1).check_as::<TableRecord>();
+    Setup { renew: false, ..two("table: leases are not renewed, promptly") }.check_as::<TableRecord>();
+    let fickle = Wish { may_cancel: true, ..ONE };
+    let clients = vec![vec![fickle], vec![fickle]];
+    Setup { clients, ..two("table: two fickle clients, one fault") }.with_faults(1).check_as::<TableRecord>();
+    Setup { polls: true, prompt: true, ..Setup::yields("table: two tasks take turns") }.check_as::<TableRecord>();
+}
+
+#[test]
+fn a_table_with_a_bug_is_found() {
+    let ghost = Setup { prompt: true, ttl: 4, ..Setup::two_clients("table: requests run late") };
+    let ghost = Setup { faults: vec![Class::Ghost], most_faults: 1, ..ghost };
+    let found = ghost.explore::<table::Seeded<{ table::RUNS_LATE }>>().expect_err("it runs late");
+    assert!(found.what.contains("only after"), "{}", found.what);
+    let late = |name| Setup { renew: false, ..Setup::two_clients(name) };
+    let blind = late("table: anybody's lease is ended");
+    let found = blind.explore::<table::Seeded<{ table::ENDS_ANYBODYS }>>().expect_err("it ends anybody's");
+    assert!(found.what.contains("ends the live lease"), "{}", found.what);
+    let same = late("table: tokens are given twice");
+    let found = same.explore::<table::Seeded<{ table::REPEATS_TOKENS }>>().expect_err("it repeats tokens");
+    assert!(found.what.contains("was used"), "{}", found.what);
 }
 
 #[test]

@@ -56,7 +56,7 @@ use lockwright_machines::protocol::{
 use lockwright_machines::quorum::{Leases, Member, QuorumLayout};
 use lockwright_machines::rank::Rank;
 use lockwright_machines::share::Share;
-use lockwright_machines::stores::{etcd, memcached, redis, zookeeper};
+use lockwright_machines::stores::{etcd, memcached, mysql, postgres, redis, zookeeper};
 use lockwright_machines::time::StoreTime;
 
 /// A file, and what makes the machine of the lock that it is about, in a format where there are several.
@@ -91,6 +91,12 @@ const LAYOUTS: &[Layout] = &[
     ("redis_spring", redis_spring),
     ("redis_string", |format| by_recipe(&redis::layouts::string::FAMILY, format)),
     ("redis_symfony", |format| by_recipe(&redis::layouts::symfony::FAMILY, format)),
+    ("sql_int_lock", |_| {
+        let layout = mysql::layouts::int_lock::layout("");
+        layout.protocol(layout.key("orders").expect("it has one"))
+    }),
+    ("sql_shedlock", |_| postgres::layouts::shedlock::layout("").protocol("orders".into())),
+    ("sql_symfony", |_| postgres::layouts::symfony::layout("").protocol("orders".into())),
     ("zookeeper_barrier", |_| {
         let plan = BarrierPlan::new(2, Duration::from_secs(30), Duration::from_secs(70)).expect("in range");
         Box::new(zookeeper::layouts::barrier::Barrier::new("/locks/orders".into(), plan))

@@ -2,6 +2,8 @@
 
 #![allow(unreachable_pub, dead_code, reason = "each test uses its part")]
 
+pub mod tables;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -31,3 +31,8 @@ pub fn make<'a>(call: &'static Call) -> Inquiry<'a, ()> {
 pub const fn making(schema: &'static [&'static str]) -> Call {
     Call { name: "make", body: schema, batch: false }
 }
+
+/// The call that asks what the clock says, by this statement.
+pub const fn telling_time(statement: &'static [&'static str]) -> Call {
+    Call { name: "clock", body: statement, batch: false }
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::stores::mysql::layouts::examination::EXAMINATION;
-use lockwright_machines::stores::mysql::layouts::native;
+use lockwright_machines::stores::mysql::layouts::{self, native};
 use lockwright_machines::stores::sql::examination::Examination;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -15,8 +15,9 @@ use super::{failure, inbox, statements};
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
-use crate::protocol::{Call, InboxId};
+use crate::protocol::{Call, InboxId, Reply, Request};
 use crate::stores::sql::config::Config;
+use crate::stores::sql::joined::Executor;
 use crate::stores::sql::store::{self, SqlStore, silent};
 use crate::stores::sql::table::{Change, Exchanged, Failure, Listed, Range, Table, Window};
 use crate::stores::{BoxFuture, Sink, Store};
@@ -28,10 +29,10 @@ const LINES: usize = 4;
 
 /// A store of that database. Sends nothing.
 pub(super) fn store(config: Config) -> Arc<dyn Store> {
-    let (layout, clock) = (native::layout(&config.prefix), Arc::new(StoreClock::default()));
+    let (layouts, clock) = (layouts::all(&config.prefix), Arc::new(StoreClock::default()));
     let (lines, idle) = (Arc::new(Semaphore::new(LINES)), Mutex::new(Some(Vec::new())));
     let database = Arc::new(Database { config, lines, idle, clock: clock.clone() });
-    Arc::new(SqlStore::new(database, clock, layout))
+    Arc::new(SqlStore::new(database, clock, layouts))
 }
 
 /// The database, and the connections to it.
@@ -145,6 +146,22 @@ impl Table for Arc<Database> {
 
     fn remove<'a>(&'a self, rows: &'a [(Arc<str>, i64)], patience: Duration) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move { statements::refused(&self.ask(statements::remove(rows), patience).await?) })
+    }
+}
+
+impl Executor for Arc<Database> {
+    const CLOCK: &'static Call = &native::CLOCK;
+
+    fn execute<'a>(
+        &'a self,
+        requests: &'a [Request],
+        not_after: StoreTime,
+        patience: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Reply>, Failure>> {
+        Box::pin(async move {
+            let answers = Database::ask(self, statements::executing(requests, not_after), patience).await?;
+            statements::executed(requests, answers)
+        })
     }
 }
 

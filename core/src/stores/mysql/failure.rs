@@ -17,6 +17,14 @@ pub(super) fn of_statement(said: &Said) -> Failure {
     }
 }
 
+/// Whether it is refused since a table is not as the statement has it.
+pub(super) fn is_of_table(said: &Said) -> bool {
+    matches!(
+        said.code,
+        1048 | 1054 | 1062 | 1136 | 1142 | 1143 | 1146 | 1264..=1267 | 1292 | 1364 | 1366 | 1406 | 1411 | 1442
+    )
+}
+
 /// Why a connection has no answer.
 pub(super) fn of_line(broken: Broken) -> Error {
     match broken {

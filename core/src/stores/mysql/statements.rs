@@ -17,7 +17,7 @@ use super::failure;
 use super::line::{Answer, Answers};
 use super::wire::{Values, garbled};
 use crate::error::{Error, Kind};
-use crate::protocol::InboxId;
+use crate::protocol::{Arg, InboxId, Reply, Request};
 use crate::stores::sql::records::unique;
 use crate::stores::sql::row::Row;
 use crate::stores::sql::table::{Change, Exchanged, Expected, Failure, Listed, Range, Seen, Window};
@@ -70,20 +70,41 @@ fn list<T>(into: &mut String, all: &[T], one: impl Fn(&mut String, &T)) {
 
 /// Appends `statement`, without what it says to readers, with `values` for its question marks.
 fn put(into: &mut String, statement: &str, values: &[Value<'_>]) {
-    if !into.is_empty() {
-        into.push(';');
-    }
     let mut values = values.iter();
-    for line in statement.lines().filter(|line| !line.starts_with("--")) {
-        for char in line.chars() {
+    put_lines(into, statement, |into, text| {
+        for char in text.chars() {
             match char {
                 '?' => values.next().into_iter().for_each(|value| value.write(into)),
                 other => into.push(other),
             }
         }
+    });
+    debug_assert!(values.next().is_none(), "{statement} has fewer places");
+}
+
+/// The same where a question mark is followed by the number of its value.
+fn put_numbered(into: &mut String, statement: &str, values: &[Value<'_>]) {
+    put_lines(into, statement, |into, text| {
+        let mut parts = text.split('?');
+        into.push_str(parts.next().unwrap_or_default());
+        for part in parts {
+            let (number, rest) = part.split_at_checked(1).unwrap_or_default();
+            let value = number.parse().ok().and_then(|number: usize| values.get(number.checked_sub(1)?));
+            debug_assert!(value.is_some(), "{statement} has more places");
+            value.into_iter().for_each(|value| value.write(into));
+            into.push_str(rest);
+        }
+    });
+}
+
+fn put_lines(into: &mut String, statement: &str, mut line: impl FnMut(&mut String, &str)) {
+    if !into.is_empty() {
+        into.push(';');
+    }
+    for text in statement.lines().filter(|line| !line.starts_with("--")) {
+        line(into, text);
         into.push('\n');
     }
-    debug_assert!(values.next().is_none(), "{statement} has fewer places");
 }
 
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6))";
@@ -239,6 +260,51 @@ pub(super) fn exchanged(changes: &[Change], window: Window, answers: Answers) ->
         });
     }
     Ok(Exchanged { seen, now })
+}
+
+/// Whatever another library wrote into a column of the type TIMESTAMP is in the server's own time zone.
+const AS_OTHERS: &str = "SET SESSION time_zone = @@GLOBAL.time_zone";
+const AS_EVER: &str = "SET SESSION time_zone = '+00:00'";
+
+/// See [`Executor::execute`](crate::stores::sql::joined::Executor::execute). What is refused is undone, together with
+/// all of it.
+pub(super) fn executing(requests: &[Request], not_after: StoreTime) -> String {
+    let mut all = String::new();
+    put(&mut all, AS_OTHERS, &[]);
+    put(&mut all, "START TRANSACTION", &[]);
+    for request in requests {
+        let value = |arg| match arg {
+            &Arg::Int(number) => Value::Number(number),
+            Arg::NotAfter => Value::Number(not_after.0),
+            Arg::Text(text) | Arg::Key(text) => Value::Text(text),
+            Arg::Nothing | Arg::Run | Arg::Node(_) => Value::Text(""),
+        };
+        let values: Vec<_> = std::iter::once(Value::Text(&request.key)).chain(request.args.iter().map(value)).collect();
+        put_numbered(&mut all, &request.call.body.concat(), &values);
+    }
+    put(&mut all, "COMMIT", &[]);
+    put(&mut all, AS_EVER, &[]);
+    all
+}
+
+/// The rows that each of `requests` ends with.
+pub(super) fn executed(requests: &[Request], answers: Answers) -> Result<Vec<Reply>, Failure> {
+    if let Some(said) = answers.refused.as_ref().filter(|said| failure::is_of_table(said)) {
+        let refused = Reply::Error { code: said.code.to_string(), message: said.message.clone() };
+        return Ok(vec![refused; requests.len()]);
+    }
+    refused(&answers)?;
+    let told: Vec<_> = answers.all.into_iter().filter_map(rows_told).collect();
+    if told.len() == requests.len() { Ok(told) } else { Err(Failure::Unknown(garbled())) }
+}
+
+fn rows_told(answer: Answer) -> Option<Reply> {
+    match answer {
+        Answer::Changed(_) => None,
+        Answer::Rows(rows) => {
+            Some(Reply::List(rows.into_iter().flatten().map(|value| value.map_or(Reply::Nil, Reply::Text)).collect()))
+        }
+    }
 }
 
 /// See [`Table::page`](crate::stores::sql::table::Table::page).

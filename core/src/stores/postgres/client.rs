@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::stores::postgres::layouts::examination::EXAMINATION;
-use lockwright_machines::stores::postgres::layouts::native;
+use lockwright_machines::stores::postgres::layouts::{self, native};
 use lockwright_machines::stores::sql::examination::Examination;
 use tokio::time::timeout;
 use tokio_postgres::{Client, Statement};
@@ -15,8 +15,9 @@ use super::{failure, inbox, statements};
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
-use crate::protocol::{Call, InboxId};
+use crate::protocol::{Call, InboxId, Reply, Request};
 use crate::stores::sql::config::Config;
+use crate::stores::sql::joined::Executor;
 use crate::stores::sql::store::{SqlStore, silent};
 use crate::stores::sql::table::{Change, Exchanged, Failure, Listed, Range, Table, Window};
 use crate::stores::{BoxFuture, Sink, Store, sql};
@@ -41,10 +42,10 @@ struct Line {
 
 /// A store of that database. Sends nothing.
 pub(super) fn store(config: Config) -> Arc<dyn Store> {
-    let (layout, clock) = (native::layout(&config.prefix), Arc::new(StoreClock::default()));
+    let (layouts, clock) = (layouts::all(&config.prefix), Arc::new(StoreClock::default()));
     let (line, dialling) = (Mutex::default(), Arc::default());
     let database = Arc::new(Database { config, line, dialling, clock: clock.clone() });
-    Arc::new(SqlStore::new(database, clock, layout))
+    Arc::new(SqlStore::new(database, clock, layouts))
 }
 
 impl Database {
@@ -137,6 +138,20 @@ impl Table for Arc<Database> {
 
     fn remove<'a>(&'a self, rows: &'a [(Arc<str>, i64)], patience: Duration) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(self.over_the_line(patience, async move |line: &Line| statements::remove(&line.client, rows).await))
+    }
+}
+
+impl Executor for Arc<Database> {
+    const CLOCK: &'static Call = &native::CLOCK;
+
+    fn execute<'a>(
+        &'a self,
+        requests: &'a [Request],
+        not_after: StoreTime,
+        patience: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Reply>, Failure>> {
+        let asks = async move |line: &Line| statements::execute(&line.client, requests, not_after).await;
+        Box::pin(self.over_the_line(patience, asks))
     }
 }
 

@@ -27,6 +27,17 @@ pub(super) fn of_statement(error: &Said) -> Failure {
     }
 }
 
+/// What is refused since a table is not as the statement has it: the server's code and its words.
+pub(super) fn of_table(error: &Said) -> Option<(String, String)> {
+    let said = error.as_db_error()?;
+    let code = said.code().code();
+    let is_of_table = ["22", "23", "42"].iter().any(|class| code.starts_with(class)) && !OF_NAMES.contains(&code);
+    is_of_table.then(|| (code.to_owned(), said.message().to_owned()))
+}
+
+/// A name that the database's encoding cannot say.
+const OF_NAMES: [&str; 2] = ["22021", "22P05"];
+
 /// Why a connection could not be made.
 pub(super) fn of_dialling(error: &Said) -> Error {
     match error.code() {

@@ -8,7 +8,8 @@ use lockwright_machines::stores::postgres::layouts::native::{EXCHANGE, PAGE, REM
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row as Answer, Statement};
 
-use crate::protocol::InboxId;
+use super::failure;
+use crate::protocol::{Arg, InboxId, Reply, Request};
 use crate::stores::sql::row::Row;
 use crate::stores::sql::table::{Change, Exchanged, Listed, Range, Seen, Window};
 use crate::time::StoreTime;
@@ -82,6 +83,71 @@ pub(super) async fn said(client: &Client, is_direct: bool) -> Result<String> {
     let row = client.query_typed_one(statement, &[]).await?;
     let said: &str = row.try_get(0)?;
     Ok(format!("{said}\ndirect:{is_direct}"))
+}
+
+/// What a statement is given in one place by all requests that travel in it.
+enum Given<'a> {
+    Numbers(Vec<i64>),
+    Texts(Vec<&'a str>),
+}
+
+impl<'a> Given<'a> {
+    /// The key of a request has the first place, its arguments the others.
+    fn of(requests: &'a [Request], place: usize, not_after: StoreTime) -> Self {
+        let Some(at) = place.checked_sub(1) else {
+            return Given::Texts(requests.iter().map(|request| &*request.key).collect());
+        };
+        let number = |request: &Request| match request.args.get(at) {
+            Some(Arg::Int(number)) => Some(*number),
+            Some(Arg::NotAfter) => Some(not_after.0),
+            _ => None,
+        };
+        let text = |request: &'a Request| match request.args.get(at) {
+            Some(Arg::Text(text) | Arg::Key(text)) => Some(&**text),
+            _ => None,
+        };
+        let numbers: Vec<i64> = requests.iter().filter_map(number).collect();
+        if numbers.is_empty() {
+            Given::Texts(requests.iter().filter_map(text).collect())
+        } else {
+            Given::Numbers(numbers)
+        }
+    }
+
+    /// As an array, or what alone is in it.
+    fn typed(&self, as_array: bool) -> (&(dyn ToSql + Sync), Type) {
+        match self {
+            Given::Numbers(all) if as_array => (all, Type::INT8_ARRAY),
+            Given::Texts(all) if as_array => (all, Type::TEXT_ARRAY),
+            Given::Numbers(all) => (all.first().unwrap_or(&0), Type::INT8),
+            Given::Texts(all) => (all.first().unwrap_or(&""), Type::TEXT),
+        }
+    }
+}
+
+/// See [`Executor::execute`](crate::stores::sql::joined::Executor::execute). Where requests travel together the
+/// statement is given arrays, and answers a row to each.
+pub(super) async fn execute(client: &Client, requests: &[Request], not_after: StoreTime) -> Result<Vec<Reply>> {
+    let Some(Request { call, args, .. }) = requests.first() else { return Ok(Vec::new()) };
+    let places: Vec<_> = (0..=args.len()).map(|place| Given::of(requests, place, not_after)).collect();
+    let given: Vec<_> = places.iter().map(|place| place.typed(call.batch)).collect();
+    let rows = match client.query_typed(&call.body.concat(), &given).await {
+        Ok(rows) => rows,
+        Err(error) => {
+            let Some((code, message)) = failure::of_table(&error) else { return Err(error) };
+            return Ok(vec![Reply::Error { code, message }; requests.len()]);
+        }
+    };
+    if call.batch {
+        rows.iter().map(|row| Ok(Reply::List(texts(row)?))).collect()
+    } else {
+        Ok(vec![Reply::List(rows.iter().map(texts).collect::<Result<Vec<_>>>()?.concat())])
+    }
+}
+
+fn texts(row: &Answer) -> Result<Vec<Reply>> {
+    let text = |at| Ok(row.try_get::<_, Option<String>>(at)?.map_or(Reply::Nil, Reply::Text));
+    (0..row.len()).map(text).collect()
 }
 
 /// See [`Table::exchange`](crate::stores::sql::table::Table::exchange).

@@ -11,7 +11,9 @@
 //! neither a client's wrong idea of the clock nor a statement that comes late grants anything.
 
 pub(super) mod config;
+pub(super) mod joined;
 mod known;
+mod patience;
 pub(super) mod records;
 pub(super) mod row;
 pub(super) mod store;

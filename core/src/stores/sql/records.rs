@@ -11,6 +11,7 @@ use tokio::sync::MutexGuard;
 use tokio::time::timeout;
 
 use super::known::Known;
+use super::patience::{DRIFT_DIVISOR, Patience};
 use super::row::{Computed, Row, compute, is_idle, is_over};
 use super::store::silent;
 use super::table::{Change, Exchanged, Expected, Failure, Range, Seen, Table, Window};
@@ -29,18 +30,12 @@ const TURNS: usize = 64;
 const SWEEP: (u64, usize) = (512, 256);
 /// How long nothing must have happened to a row before it is removed: far longer than any statement can be late.
 const IDLE: Duration = Duration::from_secs(600);
-/// A clock that runs wrong by this at most.
-const DRIFT_DIVISOR: u32 = 100;
-/// What is not in the drift.
-const SLACK: Duration = Duration::from_millis(2);
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Records<T> {
     pub(crate) table: T,
-    response_timeout: Duration,
-    /// How long a statement may last at the server that began there.
-    longest: Duration,
+    pub(crate) patience: Patience,
     known: std::sync::Mutex<Known>,
     clock: Arc<StoreClock>,
     turns: [tokio::sync::Mutex<()>; TURNS],
@@ -67,24 +62,16 @@ struct Step {
 }
 
 impl<T: Table> Records<T> {
-    pub(crate) fn new(table: T, clock: Arc<StoreClock>, response_timeout: Duration, longest: Duration) -> Self {
+    pub(crate) fn new(table: T, clock: Arc<StoreClock>, patience: Patience) -> Self {
         Records {
             table,
-            response_timeout,
-            longest,
+            patience,
             known: std::sync::Mutex::default(),
             clock,
             turns: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             writes: AtomicU64::new(0),
             swept: std::sync::Mutex::new("".into()),
         }
-    }
-
-    /// Until when what was asked for at `given_up` may still be done. A statement that begins in time may wait for a
-    /// row.
-    pub(crate) fn void_after(&self, given_up: Time) -> Time {
-        let lasts = self.response_timeout + self.longest;
-        given_up.after(lasts + lasts / DRIFT_DIVISOR + SLACK)
     }
 
     /// Does as the requests say, and gives up at `limit`.
@@ -126,7 +113,7 @@ impl<T: Table> Records<T> {
                     let now = clock::now();
                     return Answered {
                         sent: began,
-                        outcome: Outcome::Unknown { error, void_after: self.void_after(now) },
+                        outcome: Outcome::Unknown { error, void_after: self.patience.void_after(now) },
                     };
                 }
             }
@@ -146,10 +133,7 @@ impl<T: Table> Records<T> {
         limit: Time,
     ) -> Result<Round, Failure> {
         let asked = clock::now();
-        let patience = self.response_timeout.min(limit.since(asked));
-        if patience.is_zero() {
-            return Err(Failure::NotDone(silent()));
-        }
+        let patience = self.patience.until(limit, asked)?;
         let is_unsure = moment.is_none() && self.clock.is_old(asked);
         let from = moment.map_or_else(|| self.clock.at(asked), |moment| moment.at);
         let mut done = Vec::new();
@@ -247,7 +231,7 @@ impl<T: Table> Records<T> {
         let to = &format!("{from}{}", "\u{10FFFF}".repeat(MAX_BYTES / 4));
         let sent = clock::now();
         let range = Range { after, from, to, idle: Duration::ZERO, count: PAGE };
-        let page = self.table.page(range, limit.since(sent).min(self.response_timeout)).await;
+        let page = self.table.page(range, limit.since(sent).min(self.patience.response_timeout)).await;
         let (rows, now) = match page {
             Ok(page) => page,
             Err(Failure::Again) => return not_sent(silent()),
@@ -270,13 +254,13 @@ impl<T: Table> Records<T> {
         let after = locked(&self.swept).clone();
         let to = "\u{10FFFF}".repeat(MAX_BYTES / 2);
         let range = Range { after: &after, from: "", to: &to, idle: IDLE, count: SWEEP.1 };
-        let Ok((rows, now)) = self.table.page(range, self.response_timeout).await else { return };
+        let Ok((rows, now)) = self.table.page(range, self.patience.response_timeout).await else { return };
         let next = if rows.len() == SWEEP.1 { rows.last().map(|(key, _)| key.clone()) } else { None };
         *locked(&self.swept) = next.unwrap_or_else(|| "".into());
         let long_ago = StoreTime(now.0 - IDLE.as_micros() as i64);
         let idle = rows.into_iter().filter(|(_, row)| is_over(row, long_ago));
         let idle: Vec<_> = idle.map(|(key, row)| (key, row.version)).collect();
-        if !idle.is_empty() && self.table.remove(&idle, self.response_timeout).await.is_err() {
+        if !idle.is_empty() && self.table.remove(&idle, self.patience.response_timeout).await.is_err() {
             tracing::debug!(target: "lockwright::store", "idle rows were not removed; the next to look does it");
         }
     }
@@ -423,7 +407,8 @@ mod tests {
     }
 
     fn client(table: &Arc<Played>) -> Records<Arc<Played>> {
-        Records::new(table.clone(), Arc::default(), Duration::from_secs(1), Duration::from_secs(1))
+        let patience = Patience { response_timeout: Duration::from_secs(1), longest: Duration::from_secs(1) };
+        Records::new(table.clone(), Arc::default(), patience)
     }
 
     /// The token that was granted, if one was; and from when on the lease counts.

@@ -3,24 +3,25 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use lockwright_machines::native_machine::NativeLayout;
 use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::stores::sql;
 use lockwright_machines::stores::sql::examination::Examination;
 
 use super::config::Config;
+use super::joined::{Executor, Statements, is_statement};
+use super::patience::Patience;
 use super::records::Records;
 use super::table::{Failure, Table};
 use crate::error::{Error, Kind};
 use crate::finding::Finding;
 use crate::platform::{clock, runtime};
-use crate::protocol::{Call, InboxId, Inquiry, Layout, Reply, Requests};
+use crate::protocol::{Call, InboxId, Inquiry, Layout, Reply, Request, Requests};
 use crate::session::Inbox;
 use crate::stores::{Answered, BoxFuture, Closing, Ends, Outcome, Schema, Sink, Store, Subscription, Topic, not_sent};
 use crate::time::Time;
 
 /// A database with a [`Table`] in it, and how it is spoken to.
-pub(crate) trait Database: Table + Clone {
+pub(crate) trait Database: Table + Executor + Clone {
     /// The text of the schema.
     const SCHEMA: &'static str;
     /// Makes what it says.
@@ -49,19 +50,56 @@ pub(crate) trait Database: Table + Clone {
 /// See the [module](self).
 pub(crate) struct SqlStore<D> {
     records: Arc<Records<D>>,
-    layouts: [Arc<dyn Layout>; 1],
+    statements: Statements<D>,
+    patience: Patience,
+    layouts: Vec<Arc<dyn Layout>>,
     closing: Closing,
 }
 
 impl<D: Database> SqlStore<D> {
     /// One whose idea of the database's clock is `clock`. Does nothing yet: the first request dials.
-    pub(crate) fn new(database: D, clock: Arc<StoreClock>, layout: NativeLayout) -> Self {
-        let (patience, longest) = (database.config().response_timeout, database.longest());
+    pub(crate) fn new(database: D, clock: Arc<StoreClock>, layouts: Vec<Arc<dyn Layout>>) -> Self {
+        let patience = Patience { response_timeout: database.config().response_timeout, longest: database.longest() };
         SqlStore {
-            records: Arc::new(Records::new(database, clock, patience, longest)),
-            layouts: [Arc::new(layout)],
+            records: Arc::new(Records::new(database.clone(), clock.clone(), patience)),
+            statements: Statements::new(database, clock, patience),
+            patience,
+            layouts,
             closing: Closing::default(),
         }
+    }
+
+    async fn on_records(&self, requests: &[Request], limit: Time) -> Answered {
+        let answered = self.records.perform(requests, limit).await;
+        if self.records.is_to_be_swept()
+            && let Ok(handle) = runtime::handle()
+        {
+            let records = self.records.clone();
+            handle.spawn(async move { records.sweep().await });
+        }
+        answered
+    }
+
+    /// What locks of several layouts want at once: that on records first.
+    async fn on_both(&self, requests: &[Request], limit: Time) -> Answered {
+        let (statements, records): (Vec<_>, Vec<_>) =
+            requests.iter().cloned().enumerate().partition(|(_, request)| is_statement(request));
+        let split = |part: Vec<(usize, Request)>| part.into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
+        let ((places, records), (later, statements)) = (split(records), split(statements));
+        let first = self.on_records(&records, limit).await;
+        let Outcome::Replies(done) = first.outcome else { return first };
+        let second = self.statements.perform(&statements, limit).await;
+        let outcome = match second.outcome {
+            Outcome::Replies(more) => {
+                let mut replies: Vec<_> = places.into_iter().chain(later).zip(done.into_iter().chain(more)).collect();
+                replies.sort_by_key(|(place, _)| *place);
+                Outcome::Replies(replies.into_iter().map(|(_, reply)| reply).collect())
+            }
+            // What was on records is done.
+            Outcome::NotSent(error) => Outcome::Unknown { error, void_after: clock::now() },
+            other => other,
+        };
+        Answered { sent: first.sent, outcome }
     }
 
     /// What the operator asks for, which may be asked for again whatever came of it.
@@ -112,19 +150,16 @@ impl<D: Database> Store for SqlStore<D> {
             {
                 return self.operate(request.call, limit).await;
             }
-            let answered = self.records.perform(requests, limit).await;
-            if self.records.is_to_be_swept()
-                && let Ok(handle) = runtime::handle()
-            {
-                let records = self.records.clone();
-                handle.spawn(async move { records.sweep().await });
+            match requests.iter().filter(|request| is_statement(request)).count() {
+                0 => self.on_records(requests, limit).await,
+                all if all == requests.len() => self.statements.perform(requests, limit).await,
+                _ => self.on_both(requests, limit).await,
             }
-            answered
         })
     }
 
     fn void_after(&self, given_up: Time, _: Time) -> Time {
-        self.records.void_after(given_up)
+        self.patience.void_after(given_up)
     }
 
     fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {

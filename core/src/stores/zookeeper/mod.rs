@@ -7,7 +7,6 @@ mod driver;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod greeting;
-mod md5;
 mod members;
 mod sasl;
 mod session;

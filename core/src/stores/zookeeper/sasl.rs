@@ -1,7 +1,8 @@
 //! The login `DIGEST-MD5` of SASL, by which neither side shows the password: RFC 2831, with the service `zookeeper` and
 //! the host `zk-sasl-md5`, as ZooKeeper's own client says it.
 
-use super::md5::hex;
+use lockwright_machines::md5::{digest, hex};
+
 use crate::error::{Error, Kind, Result};
 
 /// Whom the client believes to talk to.
@@ -33,8 +34,7 @@ impl Exchange {
         }
         let (realm, client) = (of("realm").unwrap_or_default(), format!("{nonce:032x}"));
         let in_utf8 = of("charset") == Some("utf-8");
-        let secret =
-            super::md5::digest(&[bytes(user), b":".to_vec(), bytes(realm), b":".to_vec(), bytes(password)].concat());
+        let secret = digest(&[bytes(user), b":".to_vec(), bytes(realm), b":".to_vec(), bytes(password)].concat());
         let first = hex(&[secret.as_slice(), format!(":{server}:{client}").as_bytes()].concat());
         let proof = |what: &str| {
             let second = hex(format!("{what}:{URI}").as_bytes());

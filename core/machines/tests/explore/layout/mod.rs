@@ -10,6 +10,7 @@ pub mod native;
 pub mod redisson_shared;
 pub mod redisson_store;
 pub mod shared;
+pub mod table;
 
 use std::convert::Infallible;
 use std::fmt::Debug;

@@ -31,6 +31,9 @@ pub const UNHEARD: &str = include_str!("unheard.sql");
 /// Makes the tables.
 pub static MAKE: Call = sql::making(&[SCHEMA]);
 
+/// Asks what the clock says.
+pub static CLOCK: Call = sql::telling_time(&["SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"]);
+
 /// The layout, for a connection that puts `prefix` before every name.
 pub fn layout(prefix: &str) -> NativeLayout {
     cell_layout::layout(prefix, guarantees)

@@ -1,4 +1,21 @@
-//! The layouts of PostgreSQL.
+//! Its layouts.
 
 pub mod examination;
+pub mod int_lock;
 pub mod native;
+pub mod shedlock;
+pub mod symfony;
+
+use std::sync::Arc;
+
+use crate::protocol::Layout;
+
+/// All of them, for a connection that puts `prefix` before every name; the default one first.
+pub fn all(prefix: &str) -> Vec<Arc<dyn Layout>> {
+    vec![
+        Arc::new(native::layout(prefix)),
+        Arc::new(shedlock::layout(prefix)),
+        Arc::new(int_lock::layout(prefix)),
+        Arc::new(symfony::layout(prefix)),
+    ]
+}

@@ -18,6 +18,9 @@ pub const REMOVE: &str = include_str!("remove.sql");
 /// Makes the table.
 pub static MAKE: Call = sql::making(&[SCHEMA]);
 
+/// Asks what the clock says.
+pub static CLOCK: Call = sql::telling_time(&["SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint::text"]);
+
 /// The layout, for a connection that puts `prefix` before every name.
 pub fn layout(prefix: &str) -> NativeLayout {
     cell_layout::layout(prefix, guarantees)

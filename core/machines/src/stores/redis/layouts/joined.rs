@@ -553,23 +553,6 @@ pub(super) fn millis(span: Duration) -> Arg {
     Arg::Int(i64::try_from(millis).unwrap_or(i64::MAX))
 }
 
-/// An attempt as UUIDs are written. Its bits are as they are: nobody looks at the version in an owner.
-pub(super) fn uuid(attempt: AttemptId) -> String {
-    let hex = attempt.to_string();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-}
-
-/// Whether `text` is written as UUIDs are.
-pub(super) fn is_uuid(text: &str) -> bool {
-    let parts: Vec<_> = text.split('-').collect();
-    parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && parts.iter().all(|part| is_hex(part))
-}
-
-/// Whether `text` has no other characters than hexadecimal digits, none of them capital.
-pub(super) fn is_hex(text: &str) -> bool {
-    text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;

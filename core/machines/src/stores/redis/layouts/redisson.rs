@@ -41,8 +41,7 @@ use std::time::Duration;
 use smallvec::smallvec;
 
 use super::joined::{
-    JoinedLayout, JoinedLock, Manner, More, NOTES_RECORD, Verb, calls, has_all_in_its_slot, is_uuid, not_in_one_slot,
-    script, uuid,
+    JoinedLayout, JoinedLock, Manner, More, NOTES_RECORD, Verb, calls, has_all_in_its_slot, not_in_one_slot, script,
 };
 use super::notes::{NO_TOKEN, NOTES};
 use super::redisson_fenced::{Fenced, FencedLayout};
@@ -52,6 +51,7 @@ use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::native_machine::Calls;
 use crate::protocol::{Arg, AttemptId, Call, Layout, Push, Terms};
 use crate::share::Share;
+use crate::uuid::{is_uuid, uuid};
 
 /// The scripts.
 pub static CALLS: Calls = SCRIPTS;

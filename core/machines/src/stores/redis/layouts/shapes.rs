@@ -1,6 +1,6 @@
 //! What lies under a key, told by its looks: the one table of what the libraries in use write there.
 
-use super::joined::{is_hex, is_uuid};
+use crate::uuid::{is_hex, is_uuid};
 
 /// What a text looks like that is the value of a key, or a member of a sorted set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -18,13 +18,14 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 
-use super::joined::{JoinedLayout, JoinedLock, Manner, More, Verb, calls, script, uuid};
+use super::joined::{JoinedLayout, JoinedLock, Manner, More, Verb, calls, script};
 use super::notes::{NO_TOKEN, NOTES};
 use super::shapes::Shape;
 use crate::error::{Error, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::native_machine::Calls;
 use crate::protocol::{Arg, AttemptId, Call, Layout, Push, Terms};
+use crate::uuid::uuid;
 
 /// The scripts.
 pub static CALLS: Calls = calls!("string/read", "spring/free", "string/holds", "joined/no_queue");

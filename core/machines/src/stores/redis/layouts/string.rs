@@ -10,12 +10,13 @@
 //! `redislock.go`; rueidislock `lock.go`; ShedLock 7 `RedisLockProvider`; DistributedLock 2.8 for .NET
 //! `RedisMutexPrimitive`; rslock 0.6 `lock.rs`; sherlock 0.4 `lock.py`.
 
-use super::joined::{calls, script, uuid};
+use super::joined::{calls, script};
 use super::recipe::{Family, Format, notes};
 use super::shapes::{Shape, base64};
 use crate::guarantee::ExclusiveUntil;
 use crate::native_machine::Calls;
 use crate::protocol::{Arg, AttemptId, Call, Request};
+use crate::uuid::uuid;
 
 /// The scripts.
 pub static CALLS: Calls = calls!("string/read", "string/free", "string/holds", "joined/no_queue");

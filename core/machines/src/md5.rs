@@ -1,4 +1,4 @@
-//! MD5 (RFC 1321), for the one login that is made of it. It protects nothing any more: the connection has to.
+//! MD5 (RFC 1321), for those whose logins or keys are made of it. It protects nothing any more.
 
 const SHIFTS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
 
@@ -9,7 +9,7 @@ fn sine(at: usize) -> u32 {
 }
 
 /// The digest of `bytes`.
-pub(super) fn digest(bytes: &[u8]) -> [u8; 16] {
+pub fn digest(bytes: &[u8]) -> [u8; 16] {
     let mut padded = bytes.to_vec();
     padded.push(0x80);
     while padded.len() % 64 != 56 {
@@ -40,7 +40,7 @@ pub(super) fn digest(bytes: &[u8]) -> [u8; 16] {
 }
 
 /// The same as text.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

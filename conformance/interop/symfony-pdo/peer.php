@@ -1,0 +1,76 @@
+<?php
+// Symfony's Lock component over a database as a peer, which never renews by itself.
+
+require __DIR__ . '/../../shims/php_peer.php';
+require 'Symfony/Component/Lock/autoload.php';
+
+use Symfony\Component\Lock\Key;
+use Symfony\Component\Lock\Lock;
+use Symfony\Component\Lock\Store\PdoStore;
+
+final class SymfonyHeld extends Held
+{
+    private Key $key;
+
+    public function __construct(private string $uri, private string $name)
+    {
+        $this->key = new Key($name);
+        // As the store would do it: whatever process takes the lock, this one may give it back.
+        $this->key->setState(PdoStore::class, base64_encode(random_bytes(32)));
+    }
+
+    public function take(float $ttl): bool
+    {
+        return $this->lock($ttl)->acquire();
+    }
+
+    public function release(): string
+    {
+        $wasOurs = $this->lock()->isAcquired();
+        $this->lock()->release();
+
+        return $wasOurs ? 'released' : 'stolen';
+    }
+
+    public function extend(float $ttl): bool
+    {
+        if ($this->left() <= 0) {
+            return false;
+        }
+        $this->lock($ttl)->refresh();
+
+        return true;
+    }
+
+    public function left(): float
+    {
+        $asked = $this->pdo()->prepare('SELECT key_expiration FROM lock_keys WHERE key_id = ? AND key_token = ?');
+        $asked->execute([hash('sha256', $this->name), $this->key->getState(PdoStore::class)]);
+
+        return max(0, (int) $asked->fetchColumn() - time());
+    }
+
+    private function lock(float $ttl = TTL): Lock
+    {
+        return new Lock($this->key, new PdoStore($this->pdo()), max(1, (int) ceil($ttl)), false);
+    }
+
+    /** A process that was forked leaves its parent's connection alone. */
+    private function pdo(): PDO
+    {
+        static $connections = [];
+
+        return $connections[getmypid()] ??= $this->connect();
+    }
+
+    private function connect(): PDO
+    {
+        $of = parse_url($this->uri);
+        $driver = $of['scheme'] === 'postgres' ? 'pgsql' : 'mysql';
+        $at = "$driver:host={$of['host']};port={$of['port']};dbname=" . trim($of['path'], '/');
+
+        return new PDO($at, $of['user'], rawurldecode($of['pass'] ?? ''));
+    }
+}
+
+play('symfony', '5.4', fn (string $uri, string $key) => new SymfonyHeld($uri, $key));

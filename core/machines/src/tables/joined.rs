@@ -1,0 +1,365 @@
+//! Tables in which other libraries keep their locks: one machine, one wire form.
+//!
+//! A lock is a row: its key, whose it is, until when, and since when. Each statement does what it does at one moment of
+//! the database's clock, and tells how the row is afterwards:
+//!
+//! ```text
+//!   acquire  owner ttl-us not-after  ->  [now did owner left-us since]   did: 1 taken, also when asked again; 0 held by
+//!                                                                        another; 2 late; 3 taken for too short a time
+//!   renew    owner ttl-us            ->  [now did]                       did: 1; 0 not ours any more
+//!   release  owner                   ->  [now did owner left-us since]   the same
+//!   inspect                          ->  [now 0 owner left-us since]
+//!   break    since                   ->  [now did]
+//!   list     after                   ->  [now key now key ..]
+//! ```
+//!
+//! An undo is a release. All values are texts, as every database can say them; times are microseconds, those of the
+//! clock since 1970. Where there is no row, nothing stands for what it would say.
+//!
+//! **Tokens.** Since when a lock is held is written at every grant of ours: the database's clock, but later than what
+//! the row said before. So it is the fencing token, for which there would be no other place. Other libraries write it
+//! too, but do not know it for one: their holders have no token.
+//!
+//! **Owners.** Each acquisition of ours is an owner of its own, so that what comes late touches no later hold.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, Kind, Result};
+use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
+use crate::protocol::{
+    Arg, Body, Call, Grant, Input, Inquiry, Intent, Layout, Op, Page, Protocol, Push, Reply, Request, Requests, Step,
+    Term, Terms, Traits, Verdict,
+};
+use crate::replies::{answered, duration, nonsense, operation, shown};
+use crate::time::StoreTime;
+use crate::token::Tokens;
+
+/// Keys in one page of a list, as its statements have it.
+const PAGE: usize = 500;
+/// What a column may round away of a time that is written into it.
+const ROUNDED: Duration = Duration::from_millis(1);
+
+/// What is asked of one table, in the language of one database.
+#[derive(Debug)]
+pub struct Statements {
+    /// Become the holder.
+    pub acquire: Call,
+    /// Extend the lease.
+    pub renew: Call,
+    /// Give back.
+    pub release: Call,
+    /// Look at it.
+    pub inspect: Call,
+    /// Take it from its holder.
+    pub break_hold: Call,
+    /// One page of the keys that are held; none where keys are no names.
+    pub list: Option<Call>,
+}
+
+impl Statements {
+    /// Those of these texts, in the order of the fields.
+    pub const fn of(texts: [Body; 5], list: Option<Body>) -> Self {
+        let [acquire, renew, release, inspect, break_hold] = texts;
+        Statements {
+            acquire: Call { name: "acquire", body: acquire, batch: false },
+            renew: Call { name: "renew", body: renew, batch: true },
+            release: Call { name: "release", body: release, batch: true },
+            inspect: Call { name: "inspect", body: inspect, batch: false },
+            break_hold: Call { name: "break", body: break_hold, batch: false },
+            list: match list {
+                Some(body) => Some(Call { name: "list", body, batch: false }),
+                None => None,
+            },
+        }
+    }
+}
+
+/// In what the table of one library differs from those of others.
+pub struct Library {
+    /// The layout, as in the option `layout=`.
+    pub layout: &'static str,
+    /// What it is called.
+    pub product: &'static str,
+    /// Its table.
+    pub table: &'static str,
+    /// What a program has to be allowed to do there.
+    pub rights: &'static str,
+    /// What cards say of a holder that uses it.
+    pub language: &'static str,
+    /// Until when a holder is the only one.
+    pub exclusive_until: ExclusiveUntil,
+    /// What a person should know, one sentence each.
+    pub notes: &'static [&'static str],
+    /// The key under which it keeps the lock of that name.
+    pub key: fn(&str) -> Result<String>,
+    /// Whose the row is that an attempt on these terms takes.
+    pub owner: fn(&Terms) -> String,
+    /// What such an owner says of itself; none where the other library wrote it.
+    pub card: fn(&str) -> Option<Card>,
+}
+
+impl fmt::Debug for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.layout)
+    }
+}
+
+impl Library {
+    /// The error for what the database refuses of a statement on the table.
+    fn refused(&self, operation: &'static str, code: &str, message: &str) -> Error {
+        let Library { product, table, rights, .. } = self;
+        let (kind, what) = match code {
+            "42P01" | "1146" => (
+                Kind::InvalidConfig,
+                format!(
+                    "the database has no table {table}; make it as {product} documents it, or correct the database's name in the \
+                     address"
+                ),
+            ),
+            "42501" | "1142" | "1143" => {
+                (Kind::Auth, format!("this user may not use the table; GRANT {rights} ON {table} TO it"))
+            }
+            _ => (Kind::ForeignLayout, format!("the table {table} is not as {product} documents it; see the cause")),
+        };
+        Error::new(kind, operation, what).caused_by(format!("{code}: {message}"))
+    }
+
+    fn too_coarse(&self, operation: &'static str) -> Error {
+        let message = format!(
+            "the columns of the table {} keep no milliseconds, so that a lease ends early; make them keep at least three \
+             digits of a second",
+            self.table
+        );
+        Error::new(Kind::ForeignLayout, operation, message)
+    }
+}
+
+/// The layout, in one database.
+#[derive(Clone, Debug)]
+pub struct JoinedLayout {
+    /// The database.
+    pub store: &'static str,
+    /// Whose locks are joined.
+    pub library: &'static Library,
+    /// What is said to the database.
+    pub statements: &'static Statements,
+    /// The connection's prefix, put before every name.
+    pub prefix: String,
+}
+
+impl Layout for JoinedLayout {
+    fn name(&self) -> &'static str {
+        self.library.layout
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        Guarantees {
+            store: self.store,
+            layout: self.library.layout,
+            exclusive_until: self.library.exclusive_until,
+            token: TokenRises::WithStoreClock,
+            fair: false,
+            reentrant: true,
+            shared: true,
+            push: false,
+            survives_disconnect: true,
+            incarnation: true,
+            notes: self.library.notes,
+        }
+    }
+
+    fn key(&self, name: &str) -> Result<Arc<str>> {
+        (self.library.key)(&format!("{}{name}", self.prefix)).map(Arc::from)
+    }
+
+    fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
+        Box::new(JoinedLock { library: self.library, statements: self.statements, key })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
+        Inquiry::of(Request::new(&self.statements.inspect, key, []), move |reply| {
+            let nothing = Inspection::of_nothing(self.name(), name);
+            let seen = self.read("inspect", reply)?;
+            Ok(match seen.holder(self.library) {
+                Some(holder) => Inspection { holder: Some(holder), ..nothing.of_lock() },
+                None => nothing,
+            })
+        })
+    }
+
+    fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
+        let since = Arg::Int(i64::try_from(token).unwrap_or(i64::MAX));
+        Inquiry::of(Request::new(&self.statements.break_hold, key, [since]), move |reply| {
+            Ok(self.read("break", reply)?.did == DONE)
+        })
+    }
+
+    fn list(&self) -> Inquiry<'_, Vec<String>> {
+        let Some(list) = &self.statements.list else {
+            let message = format!(
+                "the table {} has no names, only digests of them; ask for each lock by its name",
+                self.library.table
+            );
+            return Inquiry::Done(Err(Error::unsupported("list", message)));
+        };
+        let page = move |cursor: &str| Request::new(list, self.prefix.as_str().into(), [cursor.into()]);
+        Inquiry::pages(page, |reply| self.listed(reply))
+    }
+}
+
+impl JoinedLayout {
+    fn read<'a>(&self, operation: &'static str, reply: &'a Reply) -> Result<Seen<'a>> {
+        match reply {
+            Reply::Error { code, message } => Err(self.library.refused(operation, code, message)),
+            reply => Seen::read(reply).ok_or_else(|| nonsense(operation, std::slice::from_ref(reply))),
+        }
+    }
+
+    fn listed(&self, reply: &Reply) -> Result<Page<String>> {
+        let rows = match reply {
+            Reply::List(rows) => rows,
+            Reply::Error { code, message } => return Err(self.library.refused("list", code, message)),
+            other => return Err(nonsense("list", std::slice::from_ref(other))),
+        };
+        let keys: Vec<&str> = rows.chunks(2).filter_map(|row| text(row.get(1)?)).collect();
+        let next = keys.last().filter(|_| keys.len() >= PAGE).map(|&key| key.to_owned());
+        Ok((keys.iter().filter_map(|key| key.strip_prefix(&*self.prefix)).map(str::to_owned).collect(), next))
+    }
+}
+
+const ANOTHERS: i64 = 0;
+const DONE: i64 = 1;
+const LATE: i64 = 2;
+const TOO_SHORT: i64 = 3;
+
+/// What a statement tells.
+struct Seen<'a> {
+    now: StoreTime,
+    did: i64,
+    owner: &'a str,
+    /// For how long the row is somebody's, zero where it is nobody's.
+    left: Duration,
+    since: i64,
+}
+
+impl<'a> Seen<'a> {
+    fn read(reply: &'a Reply) -> Option<Self> {
+        let Reply::List(values) = reply else { return None };
+        let number = |at: usize| values.get(at).and_then(text).map_or(Some(0), |text| text.parse::<i64>().ok());
+        let (now, did) = (text(values.first()?)?.parse().ok()?, text(values.get(1)?)?.parse().ok()?);
+        let owner = values.get(2).and_then(text).unwrap_or_default();
+        Some(Seen { now: StoreTime(now), did, owner, left: duration(number(3)?), since: number(4)? })
+    }
+
+    fn holder(&self, library: &Library) -> Option<Holder> {
+        if self.left.is_zero() {
+            return None;
+        }
+        let ours = (library.card)(self.owner);
+        let token = u64::try_from(self.since).ok().filter(|_| ours.is_some());
+        Some(Holder {
+            owner: shown(self.owner),
+            held_for: token.map(|_| duration(self.now.0.saturating_sub(self.since))),
+            card: ours.unwrap_or_else(|| Card { language: library.language.into(), ..Card::default() }),
+            remaining: self.left,
+            first_token: token.unwrap_or(0),
+            last_token: token.unwrap_or(0),
+        })
+    }
+}
+
+fn text(value: &Reply) -> Option<&str> {
+    match value {
+        Reply::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The machine of one contender for the lock under one key.
+#[derive(Clone, Debug)]
+pub struct JoinedLock {
+    library: &'static Library,
+    statements: &'static Statements,
+    key: Arc<str>,
+}
+
+impl JoinedLock {
+    fn begin(&self, intent: &Intent) -> Result<Request> {
+        let owner = || Arg::Text((self.library.owner)(intent.terms()).into());
+        Ok(match intent {
+            Intent::Acquire { prev: Some(_), .. } | Intent::Undo { prev: Some(_), .. } => {
+                let message = "a joined layout cannot yield, yet it was asked to";
+                return Err(Error::new(Kind::Internal, operation(intent.op()), message));
+            }
+            Intent::Acquire { terms, .. } => {
+                self.request(&self.statements.acquire, [owner(), lease(terms.ttl), Arg::NotAfter])
+            }
+            Intent::Renew { ttl, .. } => self.request(&self.statements.renew, [owner(), lease(*ttl)]),
+            Intent::Release { .. } | Intent::Undo { .. } => self.request(&self.statements.release, [owner()]),
+        })
+    }
+
+    fn request<const N: usize>(&self, call: &'static Call, args: [Arg; N]) -> Request {
+        Request::new(call, self.key.clone(), args)
+    }
+
+    fn answer(&self, op: Op, reply: &Reply) -> Option<Verdict> {
+        if let Reply::Error { code, message } = reply {
+            return Some(Verdict::Failed(self.library.refused(operation(op), code, message)));
+        }
+        let seen = Seen::read(reply)?;
+        Some(match (op, seen.did) {
+            (Op::Acquire, DONE) => {
+                let tokens = Some(Tokens::one(u64::try_from(seen.since).ok()?)?);
+                Verdict::Granted(Grant { tokens, term: Term::FromRequest, prev: None })
+            }
+            (Op::Acquire, ANOTHERS) => Verdict::Held { remaining: seen.left, at: Some(seen.now), prev: None },
+            (Op::Acquire, LATE) => Verdict::Late { at: seen.now },
+            (Op::Acquire, TOO_SHORT) => Verdict::Failed(self.library.too_coarse(operation(op))),
+            (Op::Renew, DONE) => Verdict::Renewed,
+            (Op::Renew, ANOTHERS) => Verdict::Gone(ReleaseOutcome::Expired),
+            (Op::Release, DONE) => Verdict::Released(ReleaseOutcome::Released),
+            (Op::Release, ANOTHERS) if seen.left.is_zero() => Verdict::Released(ReleaseOutcome::Expired),
+            (Op::Release, ANOTHERS) => {
+                let thief = (self.library.card)(seen.owner).map(|card| card.encode()).unwrap_or_default();
+                Verdict::Released(ReleaseOutcome::StolenBy(thief))
+            }
+            (Op::Undo, DONE | ANOTHERS) => Verdict::Undone,
+            _ => return None,
+        })
+    }
+}
+
+/// For how long a row is to be somebody's: what may be rounded away is in it.
+fn lease(ttl: Duration) -> Arg {
+    Arg::Int(i64::try_from((ttl + ROUNDED).as_micros()).unwrap_or(i64::MAX))
+}
+
+impl Protocol for JoinedLock {
+    fn step(&mut self, input: Input<'_>) -> Step {
+        match input {
+            Input::Begin(intent) => match self.begin(&intent) {
+                Ok(request) => Step::Ask(Requests::from_iter([request])),
+                Err(error) => Step::Done(Verdict::Failed(error)),
+            },
+            Input::Reply(op, replies) => answered(op, replies, |reply| self.answer(op, reply).map(Step::Done)),
+            Input::Event(_) => Step::Ignore,
+        }
+    }
+
+    fn traits(&self) -> Traits {
+        Traits { block: 1, yields: false, push: Push::None, bound: false }
+    }
+
+    fn duplicate(&self) -> Box<dyn Protocol> {
+        Box::new(self.clone())
+    }
+
+    fn fingerprint(&self, mut state: &mut dyn Hasher) {
+        (self.library.layout, &self.key).hash(&mut state);
+    }
+}

@@ -1,0 +1,85 @@
+//! The layout `symfony`: the table `lock_keys` of Symfony's `PdoStore` and `DoctrineDbalStore`.
+//!
+//! | column | holds |
+//! |---|---|
+//! | `key_id` | the SHA-256 of the name, in hexadecimal digits |
+//! | `key_token` | ours: 32 digits of the attempt, and 12 of since when, in 16 microseconds: our fencing token; Symfony's: 32 bytes in base64 |
+//! | `key_expiration` | the end of the lease, in whole seconds since 1970 |
+//!
+//! Whoever gives back deletes the row, and with it what it said of the last hold. So each acquisition of ours reads the
+//! database's clock while no other of ours can take this lock: in PostgreSQL behind an advisory lock of its transaction,
+//! in MySQL once more when it has the row.
+//!
+//! All tell the time by the database's clock, but Symfony in whole seconds: rounded in PostgreSQL, cut off in MySQL. A
+//! lease of ours is written so long that no such clock ends it early, and one of theirs is over when every holder must
+//! know it.
+//!
+//! Source: Symfony 7 `PdoStore.php`, `DoctrineDbalStore.php`, `DatabaseTableTrait.php`.
+
+use super::joined::Library;
+use crate::error::Result;
+use crate::guarantee::ExclusiveUntil;
+use crate::lease::Card;
+use crate::protocol::Terms;
+use crate::uuid::is_hex;
+
+/// What the column of tokens takes where it is narrowest.
+const DIGITS: usize = 44;
+/// As what a holder of ours is shown, of whom the table has no more.
+const LANGUAGE: &str = "lockwright";
+
+/// See the [module](self).
+pub static SYMFONY: Library = Library {
+    layout: "symfony",
+    product: "Symfony's Lock component",
+    table: "lock_keys",
+    rights: "SELECT, INSERT, UPDATE, DELETE",
+    language: "symfony",
+    exclusive_until: ExclusiveUntil::StoreFailover,
+    notes: &[
+        "Symfony's holders have no fencing token, so a token does not order them against ours.",
+        "Symfony's holders last for their ttl (300 s if none is said), and are renewed only if their program calls refresh.",
+        "Leases are whole seconds in the table: after a crash a lock is free up to two seconds later than its ttl says.",
+        "Leases of ours end by the database's clock; tokens are that clock.",
+        "There are no names in the table, only digests of them, and no holder cards: list is refused, and inspect tells less.",
+        "Shared locks and Symfony's PostgreSqlStore, which locks by sessions, are not joined.",
+        "A replica that is promoted without the last commits of its primary may grant a lock that was granted there.",
+        "Waiters poll, in no order: with several processes, one of them may wait long.",
+    ],
+    key,
+    owner,
+    card,
+};
+
+/// The database makes the digest.
+fn key(name: &str) -> Result<String> {
+    Ok(name.to_owned())
+}
+
+fn owner(terms: &Terms) -> String {
+    terms.attempt.to_string()
+}
+
+fn card(owner: &str) -> Option<Card> {
+    let is_ours = owner.len() == DIGITS && is_hex(owner);
+    is_ours.then(|| Card { language: LANGUAGE.into(), ..Card::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::protocol::AttemptId;
+
+    #[test]
+    fn an_owner_leaves_room_for_its_token_and_is_nobody_elses() {
+        let owner = |attempt| owner(&Terms::of_secret("x".into(), AttemptId(attempt), Duration::ZERO, "".into()));
+        let written = format!("{}{:012x}", owner(7), 1_790_000_000_000_000_u64 >> 4);
+        assert_eq!(written.len(), DIGITS);
+        assert!(card(&written).is_some() && owner(1) != owner(2));
+        for theirs in ["kYP2m8zJ0uF5cQ3rT7vX1bN4sD6gH9jL2pW8eA5iO0k=", &owner(7), ""] {
+            assert_eq!(card(theirs), None, "{theirs}");
+        }
+    }
+}
