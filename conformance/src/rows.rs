@@ -124,7 +124,7 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 19] = [
+pub const ABILITIES: [&str; 20] = [
     "restart",
     "count",
     "foreign",
@@ -139,6 +139,7 @@ pub const ABILITIES: [&str; 19] = [
     "claim",
     "lease",
     "own_ttl",
+    "prompt",
     "holder_age",
     "revocable",
     "together",

@@ -8,9 +8,9 @@
 //! | `CREATED_DATE` | since when, in UTC: our fencing token |
 //! | `EXPIRED_AFTER` | the end of the lease, in UTC |
 //!
-//! Whoever gives back deletes the row, and with it what it said of the last hold. So each acquisition of ours reads the
-//! database's clock while no other of ours can take this lock: in PostgreSQL behind an advisory lock of its transaction,
-//! in MySQL once more when it has the row.
+//! Whoever gives back deletes the row, and with it what it said of the last hold. So each acquisition of ours reads
+//! the database's clock while no other of ours can take this lock: in PostgreSQL behind an advisory lock, in MySQL
+//! once more when it has the row.
 //!
 //! Spring tells the time by the clock of its host, we by that of the database: all of them have to agree. Before its
 //! version 7 the table had no `EXPIRED_AFTER`, and each repository judged by a ttl of its own: such a table is refused.

@@ -6,9 +6,9 @@
 //! | `key_token` | ours: 32 digits of the attempt, and 12 of since when, in 16 microseconds: our fencing token; Symfony's: 32 bytes in base64 |
 //! | `key_expiration` | the end of the lease, in whole seconds since 1970 |
 //!
-//! Whoever gives back deletes the row, and with it what it said of the last hold. So each acquisition of ours reads the
-//! database's clock while no other of ours can take this lock: in PostgreSQL behind an advisory lock of its transaction,
-//! in MySQL once more when it has the row.
+//! Whoever gives back deletes the row, and with it what it said of the last hold. So each acquisition of ours reads
+//! the database's clock while no other of ours can take this lock: in PostgreSQL behind an advisory lock, in MySQL
+//! once more when it has the row.
 //!
 //! All tell the time by the database's clock, but Symfony in whole seconds: rounded in PostgreSQL, cut off in MySQL. A
 //! lease of ours is written so long that no such clock ends it early, and one of theirs is over when every holder must
