@@ -7,7 +7,7 @@ use lockwright_machines::barrier_machine;
 use lockwright_machines::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
 use lockwright_machines::latch_machine;
 use lockwright_machines::rank::Rank;
-use lockwright_machines::stores::postgres::layouts::{int_lock, shedlock, symfony};
+use lockwright_machines::stores::postgres;
 use lockwright_machines::stores::redis::layouts;
 use lockwright_machines::stores::zookeeper::layouts::line::Line;
 use lockwright_machines::stores::zookeeper::layouts::line_layout::LineLayout;
@@ -58,8 +58,8 @@ pub(crate) fn chosen(choice: u8) -> &'static dyn Layout {
         let barrier = BarrierPlan::new(3, Duration::from_secs(30), Duration::from_secs(70)).ok();
         let gates = latch.into_iter().chain(barrier.map(Gate::Barrier));
         let gates = gates.filter_map(|gate| layouts::native_scripts::layout("p").gate(gate));
-        let tables: [Arc<dyn Layout>; 3] =
-            [Arc::new(shedlock::layout("p")), Arc::new(int_lock::layout("p")), Arc::new(symfony::layout("p"))];
+        // The first is of records, as in Redis.
+        let tables = postgres::layouts::all("p").into_iter().skip(1);
         layouts::all("p").into_iter().chain(shared).chain(gates).chain(tables).collect()
     });
     &*LAYOUTS[usize::from(choice) / OPS.len() % LAYOUTS.len()]

@@ -8,16 +8,14 @@
 //! | `CREATED_DATE` | since when, in UTC: our fencing token |
 //! | `EXPIRED_AFTER` | the end of the lease, in UTC |
 //!
-//! Whoever gives back deletes the row, and with it what it said of the last hold. So each acquisition of ours reads
-//! the database's clock while no other of ours can take this lock: in PostgreSQL behind an advisory lock, in MySQL
-//! once more when it has the row.
+//! Whoever gives back deletes the row.
 //!
 //! Spring tells the time by the clock of its host, we by that of the database: all of them have to agree. Before its
 //! version 7 the table had no `EXPIRED_AFTER`, and each repository judged by a ttl of its own: such a table is refused.
 //!
 //! Source: Spring Integration 7.1 `DefaultLockRepository.java`, `JdbcLockRegistry.java`, `UUIDConverter.java`.
 
-use super::joined::Library;
+use super::joined::{BY_DATABASE_CLOCK, DIGESTS, Library, POLLED, PROMOTED, unnamed};
 use crate::error::Result;
 use crate::guarantee::ExclusiveUntil;
 use crate::lease::Card;
@@ -32,8 +30,6 @@ const VARIANT: u32 = 62;
 const OURS: u128 = 8;
 /// That of names' digests.
 const BY_MD5: u128 = 3;
-/// As what a holder of ours is shown, of whom the table has no more.
-const LANGUAGE: &str = "lockwright";
 
 /// See the [module](self).
 pub static INT_LOCK: Library = Library {
@@ -49,10 +45,10 @@ pub static INT_LOCK: Library = Library {
         "Spring's holders have no fencing token, so a token does not order them against ours.",
         "Spring's release and renewal name the repository, not the hold: a late one may touch a later hold of the same one.",
         "Spring's holders last for its repository's timeToLive, and are renewed only if its program does so.",
-        "Leases of ours end by the database's clock; tokens are that clock.",
-        "There are no names in the table, only digests of them, and no holder cards: list is refused, and inspect tells less.",
-        "A replica that is promoted without the last commits of its primary may grant a lock that was granted there.",
-        "Waiters poll, in no order: with several processes, one of them may wait long.",
+        BY_DATABASE_CLOCK,
+        DIGESTS,
+        PROMOTED,
+        POLLED,
     ],
     key,
     owner,
@@ -77,7 +73,7 @@ fn owner(terms: &Terms) -> String {
 
 fn card(owner: &str) -> Option<Card> {
     let is_ours = is_uuid(owner) && owner.as_bytes().get(14) == Some(&b'8');
-    is_ours.then(|| Card { language: LANGUAGE.into(), ..Card::default() })
+    is_ours.then(unnamed)
 }
 
 #[cfg(test)]

@@ -19,6 +19,9 @@
 //! **Tokens.** Since when a lock is held is written at every grant of ours: the database's clock, but later than what
 //! the row said before. So it is the fencing token, for which there would be no other place. Other libraries write it
 //! too, but do not know it for one: their holders have no token.
+//! Where whoever gives back deletes the row, nothing is left of what it said: there each acquisition of ours reads the
+//! clock while no other of ours can take this lock, in PostgreSQL behind an advisory lock, in MySQL once more when it
+//! has the row.
 //!
 //! **Owners.** Each acquisition of ours is an owner of its own, so that what comes late touches no later hold.
 
@@ -31,8 +34,8 @@ use crate::error::{Error, Kind, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
 use crate::protocol::{
-    Arg, Body, Call, Grant, Input, Inquiry, Intent, Layout, Op, Page, Protocol, Push, Reply, Request, Requests, Step,
-    Term, Terms, Traits, Verdict,
+    Arg, Call, Grant, Input, Inquiry, Intent, Layout, Op, Page, Protocol, Push, Reply, Request, Requests, Step, Term,
+    Terms, Traits, Verdict,
 };
 use crate::replies::{answered, duration, nonsense, operation, shown};
 use crate::time::StoreTime;
@@ -60,22 +63,52 @@ pub struct Statements {
     pub list: Option<Call>,
 }
 
-impl Statements {
-    /// Those of these texts, in the order of the fields.
-    pub const fn of(texts: [Body; 5], list: Option<Body>) -> Self {
-        let [acquire, renew, release, inspect, break_hold] = texts;
-        Statements {
-            acquire: Call { name: "acquire", body: acquire, batch: false },
-            renew: Call { name: "renew", body: renew, batch: true },
-            release: Call { name: "release", body: release, batch: true },
-            inspect: Call { name: "inspect", body: inspect, batch: false },
-            break_hold: Call { name: "break", body: break_hold, batch: false },
-            list: match list {
-                Some(body) => Some(Call { name: "list", body, batch: false }),
-                None => None,
+/// Those in the files of a folder that lies beside the source in which this stands.
+macro_rules! statements {
+    ($folder:literal) => {
+        $crate::tables::joined::Statements {
+            acquire: $crate::protocol::Call {
+                name: "acquire",
+                body: &[include_str!(concat!($folder, "/acquire.sql"))],
+                batch: false,
             },
+            renew: $crate::protocol::Call {
+                name: "renew",
+                body: &[include_str!(concat!($folder, "/renew.sql"))],
+                batch: true,
+            },
+            release: $crate::protocol::Call {
+                name: "release",
+                body: &[include_str!(concat!($folder, "/release.sql"))],
+                batch: true,
+            },
+            inspect: $crate::protocol::Call {
+                name: "inspect",
+                body: &[include_str!(concat!($folder, "/inspect.sql"))],
+                batch: false,
+            },
+            break_hold: $crate::protocol::Call {
+                name: "break",
+                body: &[include_str!(concat!($folder, "/break.sql"))],
+                batch: false,
+            },
+            list: None,
         }
-    }
+    };
+}
+
+pub(crate) use statements;
+
+/// What has to be known of more than one of these tables.
+pub(super) const BY_DATABASE_CLOCK: &str = "Leases of ours end by the database's clock; tokens are that clock.";
+pub(super) const DIGESTS: &str = "There are no names in the table, only digests of them, and no holder cards: list is refused, and inspect tells less.";
+pub(super) const PROMOTED: &str =
+    "A replica that is promoted without the last commits of its primary may grant a lock that was granted there.";
+pub(super) const POLLED: &str = "Waiters poll, in no order: with several processes, one of them may wait long.";
+
+/// As what a holder of ours is shown, of whom the table has no more.
+pub(super) fn unnamed() -> Card {
+    Card { language: "lockwright".into(), ..Card::default() }
 }
 
 /// In what the table of one library differs from those of others.

@@ -12,7 +12,7 @@
 //!
 //! Source: ShedLock 7 `PostgresSqlServerTimeStatementsSource.java`, `MySqlServerTimeStatementsSource.java`.
 
-use super::joined::Library;
+use super::joined::{BY_DATABASE_CLOCK, Library, POLLED, PROMOTED};
 use crate::error::{Error, Result};
 use crate::guarantee::ExclusiveUntil;
 use crate::lease::Card;
@@ -38,9 +38,9 @@ pub static SHEDLOCK: Library = Library {
          clocks agree with the database's.",
         "ShedLock's holders have no fencing token, so a token does not order them against ours.",
         "ShedLock gives back and extends by its host's name: what comes late may touch a later hold of the same host's.",
-        "Leases of ours end by the database's clock; tokens are that clock.",
-        "A replica that is promoted without the last commits of its primary may grant a lock that was granted there.",
-        "Waiters poll, in no order: with several processes, one of them may wait long.",
+        BY_DATABASE_CLOCK,
+        PROMOTED,
+        POLLED,
     ],
     key,
     owner,

@@ -6,17 +6,15 @@
 //! | `key_token` | ours: 32 digits of the attempt, and 12 of since when, in 16 microseconds: our fencing token; Symfony's: 32 bytes in base64 |
 //! | `key_expiration` | the end of the lease, in whole seconds since 1970 |
 //!
-//! Whoever gives back deletes the row, and with it what it said of the last hold. So each acquisition of ours reads
-//! the database's clock while no other of ours can take this lock: in PostgreSQL behind an advisory lock, in MySQL
-//! once more when it has the row.
+//! Whoever gives back deletes the row.
 //!
 //! All tell the time by the database's clock, but Symfony in whole seconds: rounded in PostgreSQL, cut off in MySQL. A
 //! lease of ours is written so long that no such clock ends it early, and one of theirs is over when every holder must
 //! know it.
 //!
-//! Source: Symfony 7 `PdoStore.php`, `DoctrineDbalStore.php`, `DatabaseTableTrait.php`.
+//! Source: Symfony 5.4 `PdoStore.php`, `DoctrineDbalStore.php`, `DatabaseTableTrait.php`.
 
-use super::joined::Library;
+use super::joined::{BY_DATABASE_CLOCK, DIGESTS, Library, POLLED, PROMOTED, unnamed};
 use crate::error::Result;
 use crate::guarantee::ExclusiveUntil;
 use crate::lease::Card;
@@ -25,8 +23,6 @@ use crate::uuid::is_hex;
 
 /// What the column of tokens takes where it is narrowest.
 const DIGITS: usize = 44;
-/// As what a holder of ours is shown, of whom the table has no more.
-const LANGUAGE: &str = "lockwright";
 
 /// See the [module](self).
 pub static SYMFONY: Library = Library {
@@ -40,11 +36,11 @@ pub static SYMFONY: Library = Library {
         "Symfony's holders have no fencing token, so a token does not order them against ours.",
         "Symfony's holders last for their ttl (300 s if none is said), and are renewed only if their program calls refresh.",
         "Leases are whole seconds in the table: after a crash a lock is free up to two seconds later than its ttl says.",
-        "Leases of ours end by the database's clock; tokens are that clock.",
-        "There are no names in the table, only digests of them, and no holder cards: list is refused, and inspect tells less.",
+        BY_DATABASE_CLOCK,
+        DIGESTS,
         "Shared locks and Symfony's PostgreSqlStore, which locks by sessions, are not joined.",
-        "A replica that is promoted without the last commits of its primary may grant a lock that was granted there.",
-        "Waiters poll, in no order: with several processes, one of them may wait long.",
+        PROMOTED,
+        POLLED,
     ],
     key,
     owner,
@@ -62,7 +58,7 @@ fn owner(terms: &Terms) -> String {
 
 fn card(owner: &str) -> Option<Card> {
     let is_ours = owner.len() == DIGITS && is_hex(owner);
-    is_ours.then(|| Card { language: LANGUAGE.into(), ..Card::default() })
+    is_ours.then(unnamed)
 }
 
 #[cfg(test)]

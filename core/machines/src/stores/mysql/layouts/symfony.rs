@@ -1,18 +1,9 @@
 //! `symfony` in MySQL and MariaDB: see [there](crate::tables::symfony).
 
-use crate::tables::joined::{JoinedLayout, Statements};
+use crate::tables::joined::{JoinedLayout, Statements, statements};
 use crate::tables::symfony::SYMFONY;
 
-static STATEMENTS: Statements = Statements::of(
-    [
-        &[include_str!("symfony/acquire.sql")],
-        &[include_str!("symfony/renew.sql")],
-        &[include_str!("symfony/release.sql")],
-        &[include_str!("symfony/inspect.sql")],
-        &[include_str!("symfony/break.sql")],
-    ],
-    None,
-);
+static STATEMENTS: Statements = statements!("symfony");
 
 /// The layout, for a connection that puts `prefix` before every name.
 pub fn layout(prefix: &str) -> JoinedLayout {

@@ -1,18 +1,13 @@
 //! `shedlock` in PostgreSQL: see [there](crate::tables::shedlock).
 
-use crate::tables::joined::{JoinedLayout, Statements};
+use crate::protocol::Call;
+use crate::tables::joined::{JoinedLayout, Statements, statements};
 use crate::tables::shedlock::SHEDLOCK;
 
-static STATEMENTS: Statements = Statements::of(
-    [
-        &[include_str!("shedlock/acquire.sql")],
-        &[include_str!("shedlock/renew.sql")],
-        &[include_str!("shedlock/release.sql")],
-        &[include_str!("shedlock/inspect.sql")],
-        &[include_str!("shedlock/break.sql")],
-    ],
-    Some(&[include_str!("shedlock/list.sql")]),
-);
+static STATEMENTS: Statements = Statements {
+    list: Some(Call { name: "list", body: &[include_str!("shedlock/list.sql")], batch: false }),
+    ..statements!("shedlock")
+};
 
 /// The layout, for a connection that puts `prefix` before every name.
 pub fn layout(prefix: &str) -> JoinedLayout {
