@@ -63,10 +63,6 @@ final class ShedLockPeer extends Peer {
     }
   }
 
-  private static Duration span(double seconds) {
-    return Duration.ofMillis(Math.round(seconds * 1000));
-  }
-
   private static final class Hold extends Held {
     private final Client client;
     private final String name;

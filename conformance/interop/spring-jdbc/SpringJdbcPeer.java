@@ -48,26 +48,8 @@ final class SpringJdbcPeer extends Peer {
   Held acquire(JsonObject command, double timeout) throws Exception {
     Client client = clients.get(command.get("client").getAsString());
     String key = key(client, command);
-    double ttl = seconds(command, "ttl", TTL);
-    Duration lease = span(ttl);
-    DistributedLock lock = client.registry.obtain(key);
-    Hold hold = new Hold(client, key, lock);
-    boolean got = in(hold.thread, () -> {
-      if (timeout < 0) {
-        lock.lock(lease);
-        hold.until = now() + (long) (ttl * 1e9);
-        return true;
-      }
-      long asked = now();
-      boolean had = lock.tryLock(span(timeout), lease);
-      // It may have waited meanwhile, so this is early rather than late.
-      hold.until = asked + (long) (ttl * 1e9);
-      return had;
-    });
-    if (!got) {
-      hold.thread.shutdown();
-    }
-    return got ? hold : null;
+    Hold hold = new Hold(client, key, client.registry.obtain(key));
+    return hold.take(seconds(command, "ttl", TTL), timeout);
   }
 
   /** It has no such call: an operator deletes the row. */
@@ -86,32 +68,14 @@ final class SpringJdbcPeer extends Peer {
     return UUIDConverter.getUUID(key).toString();
   }
 
-  private static Duration span(double seconds) {
-    return Duration.ofMillis(Math.round(seconds * 1000));
-  }
-
-  private static final class Hold extends Held {
+  private static final class Hold extends SpringHeld {
     private final Client client;
     private final String key;
-    private final DistributedLock lock;
 
     Hold(Client client, String key, DistributedLock lock) {
+      super(lock);
       this.client = client;
       this.key = key;
-      this.lock = lock;
-    }
-
-    @Override
-    boolean release() {
-      try {
-        in(thread, () -> {
-          lock.unlock();
-          return null;
-        });
-        return true;
-      } catch (Exception notHeld) {
-        return false;
-      }
     }
 
     @Override
@@ -120,15 +84,8 @@ final class SpringJdbcPeer extends Peer {
     }
 
     @Override
-    void extend(double ttl) throws Failed {
-      try {
-        in(thread, () -> {
-          client.registry.renewLock(key, span(ttl));
-          return null;
-        });
-      } catch (Exception notHeld) {
-        throw new Failed("lost", notHeld.getMessage());
-      }
+    void renew(Duration ttl) {
+      client.registry.renewLock(key, ttl);
     }
   }
 }

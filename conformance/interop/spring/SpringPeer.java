@@ -77,28 +77,11 @@ final class SpringPeer extends Peer {
     String key = key(command);
     String registryKey = key.substring(0, key.indexOf(':'));
     String path = key.substring(registryKey.length() + 1);
-    double ttl = seconds(command, "ttl", TTL);
-    Duration lease = Duration.ofMillis(Math.round(ttl * 1000));
     String client = command.get("client").getAsString();
     RedisLockRegistry registry = registry(client, registryKey);
-    DistributedLock lock = registry.obtain(path);
-    Hold hold = new Hold(registry, lock, path, key, new StringRedisTemplate(factories.get(client)));
-    boolean got = in(hold.thread, () -> {
-      if (timeout < 0) {
-        lock.lock(lease);
-        hold.until = now() + (long) (ttl * 1e9);
-        return true;
-      }
-      long asked = now();
-      boolean had = lock.tryLock(Duration.ofMillis(Math.round(timeout * 1000)), lease);
-      // It may have waited meanwhile, so this is early rather than late.
-      hold.until = asked + (long) (ttl * 1e9);
-      return had;
-    });
-    if (!got) {
-      hold.thread.shutdown();
-    }
-    return got ? hold : null;
+    StringRedisTemplate template = new StringRedisTemplate(factories.get(client));
+    Hold hold = new Hold(registry, registry.obtain(path), path, key, template);
+    return hold.take(seconds(command, "ttl", TTL), timeout);
   }
 
   /** It has no such call: an operator deletes the key. */
@@ -108,32 +91,18 @@ final class SpringPeer extends Peer {
     return new StringRedisTemplate(factories.get(client)).delete(key(command));
   }
 
-  private static final class Hold extends Held {
+  private static final class Hold extends SpringHeld {
     private final RedisLockRegistry registry;
-    private final DistributedLock lock;
     private final String path;
     private final String key;
     private final StringRedisTemplate template;
 
     Hold(RedisLockRegistry registry, DistributedLock lock, String path, String key, StringRedisTemplate template) {
+      super(lock);
       this.registry = registry;
-      this.lock = lock;
       this.path = path;
       this.key = key;
       this.template = template;
-    }
-
-    @Override
-    boolean release() {
-      try {
-        in(thread, () -> {
-          lock.unlock();
-          return null;
-        });
-        return true;
-      } catch (Exception notHeld) {
-        return false;
-      }
     }
 
     /** It has no such call: only a renewal tells. This one changes nothing, as it is for what is left anyway. */
@@ -151,15 +120,8 @@ final class SpringPeer extends Peer {
     }
 
     @Override
-    void extend(double ttl) throws Failed {
-      try {
-        in(thread, () -> {
-          registry.renewLock(path, Duration.ofMillis(Math.round(ttl * 1000)));
-          return null;
-        });
-      } catch (Exception notHeld) {
-        throw new Failed("lost", notHeld.getMessage());
-      }
+    void renew(Duration ttl) {
+      registry.renewLock(path, ttl);
     }
   }
 }

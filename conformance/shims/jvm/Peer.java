@@ -12,6 +12,7 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -123,6 +124,10 @@ abstract class Peer {
 
   static double seconds(JsonObject command, String name, double otherwise) {
     return command.has(name) && !command.get(name).isJsonNull() ? command.get(name).getAsDouble() : otherwise;
+  }
+
+  static Duration span(double seconds) {
+    return Duration.ofMillis(Math.round(seconds * 1000));
   }
 
   static boolean is(JsonObject command, String name) {
