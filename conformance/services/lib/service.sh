@@ -64,8 +64,11 @@ launch() {
   echo $! >"$FOLDER/pid"
 }
 
+# For how many seconds a server or a cluster is waited for, on a machine that is slow.
+PATIENCE=120
+
 until_answers() {
-  local deadline=$((SECONDS + 120))
+  local deadline=$((SECONDS + PATIENCE))
   until answers; do
     if ((SECONDS > deadline)) || ! kill -0 "$(<pid)" 2>/dev/null; then
       tail log >&2
@@ -75,9 +78,9 @@ until_answers() {
   done
 }
 
-# wait_until COMMAND...: for two minutes at most, until it succeeds; what it says then.
+# wait_until COMMAND...: for so long at most, until it succeeds; what it says then.
 wait_until() {
-  local deadline=$((SECONDS + 120)) said
+  local deadline=$((SECONDS + PATIENCE)) said
   until said=$("$@"); do
     ((SECONDS <= deadline)) || die "not for 30 s: $*"
     sleep 0.05
