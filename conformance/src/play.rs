@@ -467,7 +467,8 @@ impl Play<'_> {
     fn listen(&mut self, label: &str, expect: &Expect) -> Result<(), Fault> {
         let Some(said) = self.said.get_mut(label) else { return Err(format!("nobody was asked {label}").into()) };
         let patience = said.patience;
-        for (actor, pending) in std::mem::take(&mut said.pending) {
+        let mut waiting = std::mem::take(&mut said.pending).into_iter();
+        while let Some((actor, pending)) = waiting.next() {
             let of = match &expect.of {
                 None => pending.sent,
                 Some(of) => self.moment(of)?,
@@ -476,7 +477,9 @@ impl Play<'_> {
             // What comes too late is still worth seeing.
             let give_up = limit.map_or_else(|| after(clock::now(), patience), |limit| after(limit, 10.0));
             // An answer is recognised by its own time, so a runner that comes late for it does no harm.
-            let answer = self.answer(&pending, give_up.max(after(clock::now(), 1.0)))?;
+            let answer = self.answer(&pending, give_up.max(after(clock::now(), 1.0)));
+            let answer =
+                answer.map_err(|fault| self.failure_of_another(expect, waiting.as_slice()).unwrap_or(fault))?;
             let came = between(of, answer.at);
             let blame = |text: String| format!("{actor}: {text}");
             self.meets(expect, expect.gives.as_ref(), &answer).map_err(blame)?;
@@ -495,6 +498,15 @@ impl Play<'_> {
             self.said.entry(label.to_owned()).or_default().answers.push(answer);
         }
         Ok(())
+    }
+
+    /// Of those who have answered, one who should not have said that: what it holds may be what others wait for.
+    fn failure_of_another(&self, expect: &Expect, others: &[(String, Pending)]) -> Option<Fault> {
+        others.iter().find_map(|(actor, pending)| {
+            let answer = pending.wait(Duration::ZERO).ok()??;
+            let text = self.meets(expect, expect.gives.as_ref(), &answer).err()?;
+            Some(format!("{actor}: {text}").into())
+        })
     }
 
     fn meets(&self, expect: &Expect, gives: Option<&Value>, answer: &Answer) -> Result<(), String> {

@@ -366,6 +366,8 @@ fn play(job: &Job<'_>, hall: &Hall<'_>, account: &Account<'_>) -> Option<Done> {
                 return Some(Done { players, more: more.trim_end().to_owned() });
             }
             Err(Fault::Late(text)) if attempt < scenario.attempts => {
+                // Its shims are killed with what they hold, which lasts for its ttl.
+                locked(&account.words).remove(&word);
                 (account.tell)(&format!(
                     "again   {:<24} {:<7} {:<21} {text}",
                     scenario.name, place.store.name, triple.team

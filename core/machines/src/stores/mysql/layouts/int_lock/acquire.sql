@@ -1,11 +1,12 @@
 -- Takes the lock where its lease is over, if it is time, and tells how it is then. Columns are written one after the
 -- other, and whose it is last: what comes before depends on whose it was. Whoever gives back deletes the row, and what it
 -- said of the last hold with it: so since when it is held is told once more when the row is ours alone.
--- Whoever sees that somebody else holds it asks for no row, so that waiters neither block the holder nor each other.
+-- Whoever sees that somebody else holds it asks for no row, so that waiters neither block the holder nor each other. That is
+-- looked up by SELECT, since MariaDB locks the rows that SET reads: two who had looked could not write, a deadlock.
 SET @now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
-SET @may = @now <= ?4 AND NOT EXISTS (SELECT 1 FROM INT_LOCK AS kept WHERE kept.REGION = 'DEFAULT' AND kept.LOCK_KEY = ?1
-  AND kept.CLIENT_ID <> ?2 AND kept.EXPIRED_AFTER >= TIMESTAMP'1970-01-01 00:00:00' + INTERVAL @now MICROSECOND);
-SET @again = (SELECT COUNT(*) FROM INT_LOCK WHERE REGION = 'DEFAULT' AND LOCK_KEY = ?1 AND CLIENT_ID = ?2);
+SELECT @now <= ?4 AND NOT EXISTS (SELECT 1 FROM INT_LOCK AS kept WHERE kept.REGION = 'DEFAULT' AND kept.LOCK_KEY = ?1
+  AND kept.CLIENT_ID <> ?2 AND kept.EXPIRED_AFTER >= TIMESTAMP'1970-01-01 00:00:00' + INTERVAL @now MICROSECOND) INTO @may;
+SELECT COUNT(*) FROM INT_LOCK WHERE REGION = 'DEFAULT' AND LOCK_KEY = ?1 AND CLIENT_ID = ?2 INTO @again;
 UPDATE INT_LOCK SET
   CREATED_DATE = CASE
     WHEN CLIENT_ID = ?2 THEN CREATED_DATE

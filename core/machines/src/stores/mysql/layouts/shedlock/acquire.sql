@@ -1,9 +1,10 @@
 -- Takes the lock where its lease is over, if it is time, and tells how it is then. Columns are written one after the
 -- other, and whose it is last: what comes before depends on whose it was.
--- Whoever sees that somebody else holds it asks for no row, so that waiters neither block the holder nor each other.
+-- Whoever sees that somebody else holds it asks for no row, so that waiters neither block the holder nor each other. That is
+-- looked up by SELECT, since MariaDB locks the rows that SET reads: two who had looked could not write, a deadlock.
 SET @now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
-SET @may = @now <= ?4 AND NOT EXISTS (SELECT 1 FROM shedlock AS kept WHERE kept.name = ?1 AND kept.locked_by <> ?2
-  AND kept.lock_until > TIMESTAMP'1970-01-01 00:00:00' + INTERVAL @now MICROSECOND);
+SELECT @now <= ?4 AND NOT EXISTS (SELECT 1 FROM shedlock AS kept WHERE kept.name = ?1 AND kept.locked_by <> ?2
+  AND kept.lock_until > TIMESTAMP'1970-01-01 00:00:00' + INTERVAL @now MICROSECOND) INTO @may;
 UPDATE shedlock SET
   locked_at = IF(locked_by = ?2, locked_at,
     GREATEST(TIMESTAMP'1970-01-01 00:00:00' + INTERVAL @now MICROSECOND, locked_at + INTERVAL 1000 MICROSECOND)),
