@@ -147,6 +147,12 @@ need_php() {
   need_command phpunit phpunit
 }
 
+# What PHP needs for the two databases.
+need_php_databases() {
+  need_php
+  php -r 'exit(extension_loaded("pdo_pgsql") && extension_loaded("pdo_mysql") ? 0 : 1);' 2>/dev/null || need_apt php-pgsql php-mysql
+}
+
 # Every face as the conformance suite plays it, and the suite.
 need_faces() {
   need_rust

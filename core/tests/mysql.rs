@@ -399,6 +399,8 @@ fn with_tables(play: impl Fn(&Tables<'_>)) {
         keepers: "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE = 'User sleep' AND INFO LIKE '%NAME%'",
         sha256: "SHA2('NAME', 256)",
         seconds: "UNIX_TIMESTAMP(SYSDATE())",
+        lock: "`lock`",
+        desc: "`desc`",
     });
 }
 
@@ -415,6 +417,11 @@ fn rows_of_spring_are_joined() {
 #[test]
 fn rows_of_symfony_are_joined() {
     with_tables(|tables| tables.rows_of_symfony_are_joined());
+}
+
+#[test]
+fn rows_of_a_unique_index_are_joined() {
+    with_tables(|tables| tables.rows_of_a_unique_index_are_joined());
 }
 
 #[test]

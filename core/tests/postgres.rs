@@ -339,6 +339,8 @@ fn with_tables(play: impl Fn(&Tables<'_>)) {
         keepers: "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%NAME%' AND wait_event = 'PgSleep'",
         sha256: "encode(sha256('NAME'), 'hex')",
         seconds: "CAST(extract(epoch FROM clock_timestamp()) AS INT)",
+        lock: "lock",
+        desc: "\"desc\"",
     });
 }
 
@@ -355,6 +357,11 @@ fn rows_of_spring_are_joined() {
 #[test]
 fn rows_of_symfony_are_joined() {
     with_tables(|tables| tables.rows_of_symfony_are_joined());
+}
+
+#[test]
+fn rows_of_a_unique_index_are_joined() {
+    with_tables(|tables| tables.rows_of_a_unique_index_are_joined());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 // Symfony's Lock component over a database as a peer, which never renews by itself.
 
 require __DIR__ . '/../../shims/php_peer.php';
+require __DIR__ . '/../../shims/php_database.php';
 require 'Symfony/Component/Lock/autoload.php';
 
 use Symfony\Component\Lock\Exception\LockAcquiringException;
@@ -54,7 +55,7 @@ final class SymfonyHeld extends Held
 
     public function left(): float
     {
-        $asked = $this->pdo()->prepare('SELECT key_expiration FROM lock_keys WHERE key_id = ? AND key_token = ?');
+        $asked = database($this->uri)->prepare('SELECT key_expiration FROM lock_keys WHERE key_id = ? AND key_token = ?');
         $asked->execute([hash('sha256', $this->name), $this->key->getState(PdoStore::class)]);
 
         return max(0, (int) $asked->fetchColumn() - time());
@@ -62,24 +63,7 @@ final class SymfonyHeld extends Held
 
     private function lock(float $ttl = TTL): Lock
     {
-        return new Lock($this->key, new PdoStore($this->pdo()), max(1, (int) ceil($ttl)), false);
-    }
-
-    /** A process that was forked leaves its parent's connection alone. */
-    private function pdo(): PDO
-    {
-        static $connections = [];
-
-        return $connections[getmypid()] ??= $this->connect();
-    }
-
-    private function connect(): PDO
-    {
-        $of = parse_url($this->uri);
-        $driver = $of['scheme'] === 'postgres' ? 'pgsql' : 'mysql';
-        $at = "$driver:host={$of['host']};port={$of['port']};dbname=" . trim($of['path'], '/');
-
-        return new PDO($at, $of['user'], rawurldecode($of['pass'] ?? ''));
+        return new Lock($this->key, new PdoStore(database($this->uri)), max(1, (int) ceil($ttl)), false);
     }
 }
 

@@ -1,5 +1,5 @@
 -- The tables of other libraries as they document them: ShedLock 7, Spring Integration 7 (schema-mysql.sql), and
--- Symfony's PdoStore; in the character set that MySQL has by itself.
+-- Symfony's PdoStore, and of tutorials; in the character set that MySQL has by itself.
 CREATE TABLE shedlock (
     name varchar(64) NOT NULL,
     lock_until timestamp(3) NOT NULL,
@@ -25,3 +25,13 @@ CREATE TABLE lock_keys (
     key_expiration INTEGER UNSIGNED NOT NULL
 ) COLLATE utf8mb4_bin, ENGINE = InnoDB;
 GRANT SELECT, INSERT, UPDATE, DELETE ON lock_keys TO locker;
+
+CREATE TABLE `lock` (
+    id int(11) NOT NULL AUTO_INCREMENT,
+    lock_name varchar(64) NOT NULL DEFAULT '',
+    `desc` varchar(1024) NOT NULL DEFAULT '',
+    update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
+    PRIMARY KEY (id),
+    UNIQUE KEY uidx_lock_name (lock_name) USING BTREE
+) ENGINE=InnoDB DEFAULT CHARSET=utf8;
+GRANT SELECT, INSERT, UPDATE, DELETE ON `lock` TO locker;

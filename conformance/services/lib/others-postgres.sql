@@ -1,5 +1,5 @@
 -- The tables of other libraries as they document them: ShedLock 7, Spring Integration 7 (schema-postgresql.sql), and
--- Symfony's PdoStore.
+-- Symfony's PdoStore, and of tutorials.
 CREATE TABLE shedlock (
     name varchar(64) NOT NULL,
     lock_until timestamp NOT NULL,
@@ -25,3 +25,12 @@ CREATE TABLE lock_keys (
     key_expiration INTEGER
 );
 GRANT SELECT, INSERT, UPDATE, DELETE ON lock_keys TO locker;
+
+CREATE TABLE lock (
+    id serial PRIMARY KEY,
+    lock_name varchar(64) NOT NULL DEFAULT '' UNIQUE,
+    "desc" varchar(1024) NOT NULL DEFAULT '',
+    update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP
+);
+GRANT SELECT, INSERT, UPDATE, DELETE ON lock TO locker;
+GRANT USAGE ON SEQUENCE lock_id_seq TO locker;

@@ -97,6 +97,7 @@ const LAYOUTS: &[Layout] = &[
     }),
     ("sql_shedlock", |_| postgres::layouts::shedlock::layout("").protocol("orders".into())),
     ("sql_symfony", |_| postgres::layouts::symfony::layout("").protocol("orders".into())),
+    ("sql_unique_index", |_| mysql::layouts::unique_index::layout("").protocol("orders".into())),
     ("zookeeper_barrier", |_| {
         let plan = BarrierPlan::new(2, Duration::from_secs(30), Duration::from_secs(70)).expect("in range");
         Box::new(zookeeper::layouts::barrier::Barrier::new("/locks/orders".into(), plan))

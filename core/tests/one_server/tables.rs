@@ -20,6 +20,9 @@ pub struct Tables<'a> {
     /// The digest of NAME, and now in whole seconds, as Symfony has them.
     pub sha256: &'a str,
     pub seconds: &'a str,
+    /// The table `lock` and its column `desc`.
+    pub lock: &'a str,
+    pub desc: &'a str,
 }
 
 /// A name that is a key as well.
@@ -148,6 +151,46 @@ impl Tables<'_> {
         assert_eq!(first.list().unwrap_err().kind(), Kind::Unsupported);
     }
 
+    /// A row of the table with a unique index is somebody's while it is there, unless it is ours and over.
+    pub fn rows_of_a_unique_index_are_joined(&self) {
+        let options = "layout=unique_index";
+        let (first, second, name) = (client(self.uri, options), client(self.uri, options), name("x"));
+        let ask = |what: &str| self.ask(&what.replace("LOCK", self.lock).replace("DESC", self.desc));
+        let rows = || ask(&format!("SELECT count(*) FROM LOCK WHERE lock_name = '{name}'"));
+        let mut last = None;
+        for _ in 0..20 {
+            let guard = first.lock(&name).label("50 % nightly, Zürich").acquire().unwrap();
+            assert!(Some(guard.token()) > last && rows() == "1" && second.lock(&name).try_acquire().unwrap().is_none());
+            last = Some(guard.token());
+            let seen = second.inspect(&name).unwrap().holder.unwrap();
+            assert_eq!((&*seen.card.label, seen.first_token), ("50 % nightly, Zürich", guard.token().n));
+            assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+        }
+        assert_eq!(rows(), "0");
+        // What was left behind is had by the next of ours, and what comes late leaves no row.
+        let lost = first.lock(&name).ttl(Duration::from_millis(300)).renew(false).acquire().unwrap();
+        let next = second.lock(&name).ttl(Duration::from_millis(300)).renew(false).acquire().unwrap();
+        assert!(next.token() > lost.token() && rows() == "1");
+        until("it is over", || !next.is_held());
+        assert!(!first.list().unwrap().contains(&name));
+        assert!(next.release().map_or(true, |outcome| outcome != ReleaseOutcome::Released));
+        until("the row is gone", || rows() == "0");
+        // Texts that look like ours are others'.
+        for theirs in ["order-service-7", "", "0000000000000001 0000000000000001 orders", &"9".repeat(80)] {
+            ask(&format!("INSERT INTO LOCK (lock_name, DESC) VALUES ('{name}', '{theirs}')"));
+            assert!(first.lock(&name).try_acquire().unwrap().is_none());
+            let holder = first.inspect(&name).unwrap().holder.unwrap();
+            assert_eq!((&*holder.card.language, holder.first_token, holder.remaining), ("sql", 0, Duration::MAX));
+            assert!(first.list().unwrap().contains(&name) && !first.break_lock(&name, lost.token()).unwrap());
+            ask(&format!("DELETE FROM LOCK WHERE lock_name = '{name}'"));
+        }
+        let guard = second.lock(&name).try_acquire().unwrap().unwrap();
+        assert!(guard.token() > lost.token());
+        ask(&format!("DELETE FROM LOCK WHERE lock_name = '{name}'"));
+        assert!(guard.release().map_or(true, |outcome| outcome != ReleaseOutcome::Released));
+        assert_eq!(first.lock(&"x".repeat(65)).acquire().unwrap_err().kind(), Kind::InvalidConfig);
+    }
+
     /// A row that is deleted remembers no token: each is of a moment at which nobody else could take the lock.
     pub fn a_token_of_spring_s_table_is_read_in_ones_turn(&self) {
         let (client, name) = (client(self.uri, "layout=int_lock"), of_spring(2));
@@ -169,7 +212,7 @@ impl Tables<'_> {
 
     /// Whoever lost the lock touches nothing of the next holder's, and an operator takes it by its token.
     pub fn nobody_elses_row_is_renewed_or_given_back(&self) {
-        for layout in ["layout=shedlock", "layout=int_lock", "layout=symfony"] {
+        for layout in ["layout=shedlock", "layout=int_lock", "layout=symfony", "layout=unique_index"] {
             let (first, second, name) = (client(self.uri, layout), client(self.uri, layout), name("x"));
             let held = first.lock(&name).ttl(Duration::from_millis(300)).renew(false).acquire().unwrap();
             let next = second.lock(&name).acquire().unwrap();
@@ -191,7 +234,7 @@ impl Tables<'_> {
     /// Locks of all layouts of a client are renewed together, and given back together when it is closed.
     pub fn locks_of_all_layouts_are_renewed_and_given_back_together(&self) {
         let (one, other, name) = (client(self.uri, "ttl=4s"), client(self.uri, ""), name("x"));
-        let layouts = ["native", "shedlock", "int_lock", "symfony"];
+        let layouts = ["native", "shedlock", "int_lock", "symfony", "unique_index"];
         let of = |at: usize| (layouts[at % layouts.len()], format!("{name}-{at}"));
         let locks: Vec<_> = (0..60).map(of).collect();
         let held: Vec<_> =
@@ -211,9 +254,11 @@ impl Tables<'_> {
             (without, "shedlock", Kind::InvalidConfig, "the database has no table shedlock"),
             (without, "int_lock", Kind::InvalidConfig, "the database has no table INT_LOCK"),
             (without, "symfony", Kind::InvalidConfig, "the database has no table lock_keys"),
+            (without, "unique_index", Kind::InvalidConfig, "the database has no table lock"),
             (as_nobody, "shedlock", Kind::Auth, "GRANT SELECT, INSERT, UPDATE ON shedlock"),
             (as_nobody, "int_lock", Kind::Auth, "GRANT SELECT, INSERT, UPDATE, DELETE ON INT_LOCK"),
             (as_nobody, "symfony", Kind::Auth, "GRANT SELECT, INSERT, UPDATE, DELETE ON lock_keys"),
+            (as_nobody, "unique_index", Kind::Auth, "GRANT SELECT, INSERT, UPDATE, DELETE ON lock"),
             (wrong, "shedlock", Kind::ForeignLayout, "keep no milliseconds"),
             (wrong, "int_lock", Kind::ForeignLayout, "the table INT_LOCK is not as"),
         ] {

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! An undo is a release. All values are texts, as every database can say them; times are microseconds, those of the
-//! clock since 1970. Where there is no row, nothing stands for what it would say.
+//! clock since 1970, and the most that a number holds is for ever. Where there is no row, nothing stands for what it
+//! would say.
 //!
 //! **Tokens.** Since when a lock is held is written at every grant of ours: the database's clock, but later than what
 //! the row said before. So it is the fencing token, for which there would be no other place. Other libraries write it
@@ -43,6 +44,8 @@ use crate::token::Tokens;
 
 /// Keys in one page of a list, as its statements have it.
 const PAGE: usize = 500;
+/// What a column of names takes, in characters.
+const LONGEST_NAME: usize = 64;
 /// What a column may round away of a time that is written into it.
 const ROUNDED: Duration = Duration::from_millis(1);
 
@@ -105,6 +108,17 @@ pub(super) const DIGESTS: &str = "There are no names in the table, only digests 
 pub(super) const PROMOTED: &str =
     "A replica that is promoted without the last commits of its primary may grant a lock that was granted there.";
 pub(super) const POLLED: &str = "Waiters poll, in no order: with several processes, one of them may wait long.";
+
+/// The key of a table that has the name itself, in a column of 64 characters.
+pub(super) fn short_key(table: &str, name: &str) -> Result<String> {
+    let length = name.chars().count();
+    if length > LONGEST_NAME {
+        let message =
+            format!("a name in {table} has {LONGEST_NAME} characters at most, and this name and prefix have {length}");
+        return Err(Error::invalid("lock", message));
+    }
+    Ok(name.to_owned())
+}
 
 /// As what a holder of ours is shown, of whom the table has no more.
 pub(super) fn unnamed() -> Card {
@@ -285,7 +299,7 @@ impl<'a> Seen<'a> {
         let number = |at: usize| values.get(at).and_then(text).map_or(Some(0), |text| text.parse::<i64>().ok());
         let (now, did) = (text(values.first()?)?.parse().ok()?, text(values.get(1)?)?.parse().ok()?);
         let owner = values.get(2).and_then(text).unwrap_or_default();
-        Some(Seen { now: StoreTime(now), did, owner, left: duration(number(3)?), since: number(4)? })
+        Some(Seen { now: StoreTime(now), did, owner, left: left(number(3)?), since: number(4)? })
     }
 
     fn holder(&self, library: &Library) -> Option<Holder> {
@@ -303,6 +317,11 @@ impl<'a> Seen<'a> {
             last_token: token.unwrap_or(0),
         })
     }
+}
+
+/// Some libraries' holds have no end.
+fn left(micros: i64) -> Duration {
+    if micros == i64::MAX { Duration::MAX } else { duration(micros) }
 }
 
 fn text(value: &Reply) -> Option<&str> {

@@ -3,5 +3,7 @@
 
 pub mod int_lock;
 pub mod joined;
+mod owner;
 pub mod shedlock;
 pub mod symfony;
+pub mod unique_index;

@@ -5,6 +5,7 @@ pub mod int_lock;
 pub mod native;
 pub mod shedlock;
 pub mod symfony;
+pub mod unique_index;
 
 use std::sync::Arc;
 
@@ -17,5 +18,6 @@ pub fn all(prefix: &str) -> Vec<Arc<dyn Layout>> {
         Arc::new(shedlock::layout(prefix)),
         Arc::new(int_lock::layout(prefix)),
         Arc::new(symfony::layout(prefix)),
+        Arc::new(unique_index::layout(prefix)),
     ]
 }
