@@ -1,7 +1,7 @@
 """A tree with many mutants in it, of which the environment's LOCKWRIGHT_MUTANT chooses one: built once, run for each.
 
 A guard in a function of Rust: the function's body becomes a `match` with the body as it is and, for each mutant, as that has
-it. A guard in a Lua script: the script that is about to be sent has the file's text replaced. What lies elsewhere (a
+it. A guard in a script of Lua's or in SQL: what is about to be sent has the file's text replaced. What lies elsewhere (a
 constant, a table, a function whose type its body decides) has to be built alone.
 """
 
@@ -20,7 +20,10 @@ TOKEN = re.compile(
 ONE_TYPE = re.compile(r"->\s*impl\b|\bconst\s+(?:unsafe\s+)?fn\b")
 
 # Where a script's text leaves for the server: in the store, and in tests that send it themselves.
-SENDERS = ["core/src/stores/redis", "core/tests", f"{MACHINES}/src/stores/redis", f"{MACHINES}/tests"]
+SENDERS = [
+    "core/resp/src", "core/src/stores/mysql", "core/src/stores/postgres", "core/tests", f"{MACHINES}/src/stores/redis",
+    f"{MACHINES}/tests",
+]
 SENT = re.compile(r"(?<![\w.:])((?:\w+::)*(?:\w+(?:\[[^\]]*\])?\.)*(?:call|CALLS\.\w+))\.body\b(?!\.is_empty)")
 
 RUST = """//! Which mutant this process runs. Made by scripts/mutate; the tree has no such file.
@@ -31,9 +34,11 @@ pub fn active() -> u32 {{
     *ACTIVE.get_or_init(|| std::env::var("{variable}").ok().and_then(|number| number.parse().ok()).unwrap_or(0))
 }}
 
+type Body = &'static [&'static str];
+
 /// A script as the mutant has it.
-pub fn script(body: &'static str) -> &'static str {{
-    static SCRIPTS: std::sync::Mutex<Vec<(&str, &str)>> = std::sync::Mutex::new(Vec::new());
+pub fn script(body: Body) -> Body {{
+    static SCRIPTS: std::sync::Mutex<Vec<(Body, Body)>> = std::sync::Mutex::new(Vec::new());
     let (from, to): (&str, &str) = match active() {{
 {arms}
         _ => return body,
@@ -42,7 +47,8 @@ pub fn script(body: &'static str) -> &'static str {{
     if let Some((_, changed)) = known.iter().find(|(known, _)| *known == body) {{
         return changed;
     }}
-    let changed = Box::leak(body.replace(from, to).into_boxed_str());
+    let piece = |piece: &&str| -> &'static str {{ Box::leak(piece.replace(from, to).into_boxed_str()) }};
+    let changed = Box::leak(body.iter().map(piece).collect());
     known.push((body, changed));
     changed
 }}
@@ -132,7 +138,7 @@ def switched(tree, mutants):
             text, others = switch_bodies(text, once, module_in(file))
             alone += others
             path.write_text(text)
-        elif file.endswith(".lua"):
+        elif file.endswith((".lua", ".sql")):
             arms += [
                 f"        {number} => ({literal(text)}, {literal(text.replace(m['find'], m['replace']))})," for number, m in once
             ]
