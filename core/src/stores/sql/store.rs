@@ -91,9 +91,7 @@ impl<D: Database> SqlStore<D> {
         let second = self.statements.perform(&statements, limit).await;
         let outcome = match second.outcome {
             Outcome::Replies(more) => {
-                let mut replies: Vec<_> = places.into_iter().chain(later).zip(done.into_iter().chain(more)).collect();
-                replies.sort_by_key(|(place, _)| *place);
-                Outcome::Replies(replies.into_iter().map(|(_, reply)| reply).collect())
+                Outcome::Replies(as_asked(places.into_iter().zip(done), later.into_iter().zip(more)))
             }
             // What was on records is done.
             Outcome::NotSent(error) => Outcome::Unknown { error, void_after: clock::now() },
@@ -116,6 +114,13 @@ impl<D: Database> SqlStore<D> {
             Err(Failure::Again) => not_sent(silent()),
         }
     }
+}
+
+/// Replies with the places of their requests, in the order in which those were made.
+fn as_asked(some: impl Iterator<Item = (usize, Reply)>, others: impl Iterator<Item = (usize, Reply)>) -> Vec<Reply> {
+    let mut replies: Vec<_> = some.chain(others).collect();
+    replies.sort_by_key(|(place, _)| *place);
+    replies.into_iter().map(|(_, reply)| reply).collect()
 }
 
 /// No answer came in time.
@@ -193,5 +198,17 @@ impl<D: Database> Store for SqlStore<D> {
 impl<D: Database> std::fmt::Debug for SqlStore<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SqlStore({})", self.records.table.config().address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_in_two_parts_is_answered_in_one() {
+        let of = |places: &[usize]| places.iter().map(|place| (*place, Reply::Int(*place as i64))).collect::<Vec<_>>();
+        let answered = as_asked(of(&[0, 3]).into_iter(), of(&[1, 2, 4]).into_iter());
+        assert_eq!(answered, [0, 1, 2, 3, 4].map(Reply::Int));
     }
 }
