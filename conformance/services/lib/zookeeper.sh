@@ -28,8 +28,7 @@ maxSessionTimeout=120000
 maxClientCnxns=0
 dataDir=$PWD/data
 preAllocSize=1024
-clientPort=$(plain)
-clientPortAddress=127.0.0.1
+$(client_port)
 admin.enableServer=false
 4lw.commands.whitelist=*
 $(members)
@@ -39,8 +38,11 @@ END
 
 more() { :; }
 
-# The port without TLS.
-plain() { cat port; }
+# Where clients without TLS come in.
+client_port() {
+  echo "clientPort=$PORT"
+  echo "clientPortAddress=127.0.0.1"
+}
 
 # The lines of the members of an ensemble, of which the one with our port is this server.
 members() {
@@ -56,7 +58,7 @@ members() {
 # ask WORD: one of the words of four letters that servers answer, but not always while they start.
 ask() {
   local socket
-  exec {socket}<>"/dev/tcp/127.0.0.1/$(plain)"
+  exec {socket}<>"/dev/tcp/127.0.0.1/$(<port)"
   printf '%s' "$1" >&"$socket"
   timeout 2 cat <&"$socket"
   exec {socket}>&-

@@ -279,6 +279,11 @@ pub(super) fn protection(attempt: AttemptId) -> Arc<str> {
     format!("_c_{}-{}-{}-{}-{}-", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]).into()
 }
 
+/// Whether the child `name` is none of Curator's, whose uuids are of version 4, as one in 64 of ours is.
+pub(super) fn is_certainly_ours(name: &str) -> bool {
+    attempt_of(name).is_some_and(|AttemptId(number)| number >> 76 & 0xf != 4 || number >> 62 & 0b11 != 0b10)
+}
+
 /// The attempt that made the child `name`, if it was one of ours or looks like it.
 pub fn attempt_of(name: &str) -> Option<AttemptId> {
     let read = |hex: &str| u128::from_str_radix(hex, 16).ok().map(AttemptId);

@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use super::change::split;
 use super::line::foreign;
-use super::recipe::{LEASE, REVOKE, Recipe, SEMAPHORE, WAITER, beside, is_permit_of_kazoo, numbered};
+use super::recipe::{
+    LEASE, REVOKE, Recipe, SEMAPHORE, WAITER, beside, is_certainly_ours, is_permit_of_kazoo, numbered,
+};
 use super::{
     CHILDREN, GET, READ, SET, after_sync, barrier, child, counting, delete, deleted, found, garbled, missing, names,
     on, synced,
@@ -179,7 +181,8 @@ fn in_line(recipe: Recipe, dir: &Arc<str>, names: &[&str]) -> Standing {
     Standing { dir: dir.clone(), holders, waiting: waiting.len() as u64, queue, latch: None }
 }
 
-/// The first in `locks`, if there is one, has the newest leases and waits with them.
+/// The first in `locks`, if there is one, waits with what leases it has: the newest, where they do not say whose they
+/// are.
 fn with_leases(dir: &Arc<str>, locks: &[&str], leases: &[&str]) -> Standing {
     let mut sorted: Vec<_> = leases.iter().map(|name| (numbered(name, LEASE), *name)).collect();
     sorted.sort();
@@ -193,8 +196,13 @@ fn with_leases(dir: &Arc<str>, locks: &[&str], leases: &[&str]) -> Standing {
             None => holders.push(vec![name.to_owned()]),
         }
     }
-    if !locks.is_empty() {
-        holders.pop();
+    let first = locks.iter().filter_map(|name| Some((Recipe::Mutex.place(name)?, *name))).min();
+    if let Some((_, first)) = first {
+        match owners.get(Recipe::Mutex.owner(first)) {
+            Some(at) => drop(holders.remove(*at)),
+            None if is_certainly_ours(first) => {}
+            None => drop(holders.pop()),
+        }
     }
     let (waiting, queue) = for_permits(&child(dir, SEMAPHORE[0]), Recipe::Mutex, locks);
     Standing { dir: child(dir, SEMAPHORE[1]), holders, waiting, queue, latch: None }
@@ -407,5 +415,33 @@ impl Seen {
             shared: Some(sharing),
             ..nothing
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The holders of a semaphore by the first digit of their attempts, with `first` in its line.
+    fn holders(first: &str) -> String {
+        let leases = ["a", "b", "b"].iter().enumerate();
+        let leases: Vec<_> = leases.map(|(at, of)| format!("{}lease-{at:010}", node(of, "8"))).collect();
+        let leases: Vec<_> = leases.iter().map(String::as_str).collect();
+        let standing = with_leases(&"/lk".into(), &[first, &format!("{}lock-0000000009", node("c", "4"))], &leases);
+        standing.holders.iter().map(|names| &names[0][3..4]).collect()
+    }
+
+    fn node(of: &str, version: &str) -> String {
+        format!("_c_{}-{}-{version}000-8000-{}-", of.repeat(8), of.repeat(4), of.repeat(12))
+    }
+
+    #[test]
+    fn whoever_is_let_at_the_permits_is_no_holder_and_its_leases_are_its_own() {
+        let first = |of, version| holders(&format!("{}lock-0000000003", node(of, version)));
+        assert_eq!((first("a", "8"), first("b", "8")), ("b".into(), "a".into()));
+        // It has none yet.
+        assert_eq!(first("d", "8"), "ab");
+        // Curator's leases have other numbers than its lock.
+        assert_eq!(first("d", "4"), "a");
     }
 }
