@@ -6,7 +6,7 @@
 
 FOLDER=${LOCKWRIGHT_RUN_DIR:-$ROOT/conformance/.run}/redis-quorum
 FIRST=${LOCKWRIGHT_REDIS_QUORUM_PORT:-7401}
-OPTIONS=${LOCKWRIGHT_QUORUM_OPTIONS-max_ttl=30s&node_timeout=100ms&ttl=2s}
+OPTIONS=${LOCKWRIGHT_QUORUM_OPTIONS-max_ttl=30s&node_timeout=250ms&ttl=2s}
 NODES=(1 2 3 4 5)
 
 # on NUMBER WORD...: has one of them do that.

@@ -381,6 +381,8 @@ fn play(job: &Job<'_>, hall: &Hall<'_>, account: &Account<'_>) -> Option<Done> {
     }
 }
 
+/// What of a name is in a word: in some tables a lock's name has no more than 64 characters.
+const LONGEST_NAME: usize = 40;
 /// Words given so far. One count for the whole process: a later run must not find what an earlier one left.
 static WORDS: AtomicU64 = AtomicU64::new(1);
 
@@ -397,6 +399,7 @@ impl Scratch {
 
     /// A word that no other scenario has, not even of another run on the same server.
     pub(crate) fn word(&self, name: &str) -> String {
+        let name = name.get(..LONGEST_NAME).unwrap_or(name);
         format!("{name}{}{}", self.mark(), WORDS.fetch_add(1, Ordering::Relaxed))
     }
 
