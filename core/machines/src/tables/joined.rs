@@ -66,41 +66,38 @@ pub struct Statements {
     pub list: Option<Call>,
 }
 
-/// Those in the files of a folder that lies beside the source in which this stands.
-macro_rules! statements {
-    ($folder:literal) => {
-        $crate::tables::joined::Statements {
-            acquire: $crate::protocol::Call {
-                name: "acquire",
-                body: &[include_str!(concat!($folder, "/acquire.sql"))],
-                batch: false,
-            },
-            renew: $crate::protocol::Call {
-                name: "renew",
-                body: &[include_str!(concat!($folder, "/renew.sql"))],
-                batch: true,
-            },
-            release: $crate::protocol::Call {
-                name: "release",
-                body: &[include_str!(concat!($folder, "/release.sql"))],
-                batch: true,
-            },
-            inspect: $crate::protocol::Call {
-                name: "inspect",
-                body: &[include_str!(concat!($folder, "/inspect.sql"))],
-                batch: false,
-            },
-            break_hold: $crate::protocol::Call {
-                name: "break",
-                body: &[include_str!(concat!($folder, "/break.sql"))],
-                batch: false,
-            },
-            list: None,
+/// That of a name in the file of that name.
+macro_rules! statement {
+    ($folder:literal, $name:literal, $batch:literal) => {
+        $crate::protocol::Call {
+            name: $name,
+            body: &[include_str!(concat!($folder, "/", $name, ".sql"))],
+            batch: $batch,
         }
     };
 }
 
-pub(crate) use statements;
+/// Those in the files of a folder that lies beside the source in which this stands.
+macro_rules! statements {
+    ($folder:literal) => {
+        $crate::tables::joined::statements!($folder, list: None)
+    };
+    ($folder:literal, list) => {
+        $crate::tables::joined::statements!($folder, list: Some($crate::tables::joined::statement!($folder, "list", false)))
+    };
+    ($folder:literal, list: $list:expr) => {
+        $crate::tables::joined::Statements {
+            acquire: $crate::tables::joined::statement!($folder, "acquire", false),
+            renew: $crate::tables::joined::statement!($folder, "renew", true),
+            release: $crate::tables::joined::statement!($folder, "release", true),
+            inspect: $crate::tables::joined::statement!($folder, "inspect", false),
+            break_hold: $crate::tables::joined::statement!($folder, "break", false),
+            list: $list,
+        }
+    };
+}
+
+pub(crate) use {statement, statements};
 
 /// What has to be known of more than one of these tables.
 pub(super) const BY_DATABASE_CLOCK: &str = "Leases of ours end by the database's clock; tokens are that clock.";

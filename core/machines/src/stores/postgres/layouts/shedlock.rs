@@ -1,13 +1,9 @@
 //! `shedlock` in PostgreSQL: see [there](crate::tables::shedlock).
 
-use crate::protocol::Call;
 use crate::tables::joined::{JoinedLayout, Statements, statements};
 use crate::tables::shedlock::SHEDLOCK;
 
-static STATEMENTS: Statements = Statements {
-    list: Some(Call { name: "list", body: &[include_str!("shedlock/list.sql")], batch: false }),
-    ..statements!("shedlock")
-};
+static STATEMENTS: Statements = statements!("shedlock", list);
 
 /// The layout, for a connection that puts `prefix` before every name.
 pub fn layout(prefix: &str) -> JoinedLayout {

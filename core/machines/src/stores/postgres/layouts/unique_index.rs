@@ -1,13 +1,9 @@
 //! `unique_index` in PostgreSQL: see [there](crate::tables::unique_index).
 
-use crate::protocol::Call;
 use crate::tables::joined::{JoinedLayout, Statements, statements};
 use crate::tables::unique_index::UNIQUE_INDEX;
 
-static STATEMENTS: Statements = Statements {
-    list: Some(Call { name: "list", body: &[include_str!("unique_index/list.sql")], batch: false }),
-    ..statements!("unique_index")
-};
+static STATEMENTS: Statements = statements!("unique_index", list);
 
 /// The layout, for a connection that puts `prefix` before every name.
 pub fn layout(prefix: &str) -> JoinedLayout {
