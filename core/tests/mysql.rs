@@ -8,9 +8,11 @@ use std::time::Duration;
 use lockwright::Kind;
 use lockwright::finding::Severity;
 use lockwright::lease::ReleaseOutcome;
+use one_server::advisory::Advisory;
 use one_server::tables::Tables;
 use one_server::{client, is_taken_and_given_back, name, serves_a_thousand_tasks, until};
 
+mod gate;
 mod one_server;
 
 fn address() -> String {
@@ -385,6 +387,49 @@ fn a_server_that_is_fit_says_so_and_what_a_table_or_a_user_lacks_is_found() {
     let found = told(&own.uri());
     let problem = |check| (check, Severity::Problem);
     assert_eq!(found, ["index", "index", "engine", "collation", "table"].map(problem));
+}
+
+/// Locks that a connection has, of a user of its own.
+fn on_connections(user: &str, play: impl Fn(&Advisory<'_>)) {
+    let user = format!("advisory_{user}");
+    let (uri, (.., database)) = (address().replacen("locker", &user, 1), place());
+    let connections = format!("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = '{user}'");
+    sql(&format!(
+        "CREATE OR REPLACE USER {user} IDENTIFIED BY 'pa:ss@word'; GRANT SELECT ON {database}.lockwright_locks TO {user}"
+    ));
+    play(&Advisory { uri: &uri, ask: &sql, ends: "KILL ID", connections: &connections });
+    sql(&format!("DROP USER {user}"));
+}
+
+#[test]
+fn locks_of_a_client_are_on_one_connection() {
+    on_connections("one", |advisory| advisory.locks_of_a_client_are_on_one_connection());
+}
+
+#[test]
+fn a_connection_that_ends_is_noticed_and_frees_its_locks() {
+    on_connections("ended", |advisory| advisory.a_connection_that_ends_is_noticed_and_frees_its_locks());
+}
+
+#[test]
+fn whoever_is_cut_off_knows_it_before_others_have_the_lock() {
+    on_connections("cut", |advisory| advisory.whoever_is_cut_off_knows_it_before_others_have_the_lock());
+}
+
+#[test]
+fn what_cannot_be_had_of_advisory_locks_is_said() {
+    on_connections("said", |advisory| advisory.what_cannot_be_had_is_said());
+}
+
+/// The server would give a connection what it has again, and MySQL also under a name that differs in case.
+#[test]
+fn a_connection_is_not_given_again_what_it_has() {
+    let take = include_str!("../machines/src/stores/mysql/layouts/advisory/take.sql");
+    let take: String = take.lines().filter(|line| !line.starts_with("--")).collect();
+    let take = take.replace("?1", &format!("'{}'", name("x")));
+    let said = sql(&format!("{take}; {take}"));
+    let (since, again) = said.split_once('\n').unwrap();
+    assert!(since.parse::<u64>().unwrap() > 0 && again == "0", "{said}");
 }
 
 /// The tables of other libraries.

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use lockwright::Kind;
 use lockwright::finding::Severity;
 use lockwright::lease::ReleaseOutcome;
+use one_server::advisory::Advisory;
 use one_server::tables::Tables;
 use one_server::{client, is_taken_and_given_back, name, serves_a_thousand_tasks, until};
 
+mod gate;
 mod one_server;
 
 fn address() -> String {
@@ -174,7 +176,7 @@ fn connections_that_are_cut_are_made_again_and_nothing_held_is_lost() {
     let (client, name) = (client(&address(), "ttl=3s"), name("x"));
     let guard = client.lock(&name).acquire().unwrap();
     for _ in 0..3 {
-        psql("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'lockwright'");
+        psql("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'locker'");
         let other = client.lock(&format!("{name}-other")).acquire().unwrap();
         assert_eq!(other.release().unwrap(), ReleaseOutcome::Released);
     }
@@ -193,6 +195,11 @@ struct Pooler {
 
 impl Pooler {
     fn start() -> Self {
+        Self::with("")
+    }
+
+    /// With these settings besides.
+    fn with(settings: &str) -> Self {
         let uri = address();
         let (_, place) = uri.split_once('@').unwrap();
         let (server, database) = place.split_once('/').unwrap();
@@ -203,7 +210,7 @@ impl Pooler {
             "[databases]\n{database} = host={host} port={port} user=root \
              connect_query='SET default_transaction_isolation = serializable'\n\
              [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {own}\nunix_socket_dir =\nauth_type = any\n\
-             pool_mode = transaction\ndefault_pool_size = 2\nmax_client_conn = 100\n"
+             pool_mode = transaction\ndefault_pool_size = 2\nmax_client_conn = 100\n{settings}"
         );
         let file = folder.path().join("pgbouncer.ini");
         std::fs::write(&file, settings).unwrap();
@@ -326,6 +333,48 @@ fn what_is_wrong_with_a_table_or_with_a_users_rights_is_found() {
         psql(&format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{user}'")) == "0"
     });
     psql(&format!("DROP SCHEMA {schema} CASCADE; DROP ROLE {user}"));
+}
+
+/// Locks that a connection has, of a user of its own.
+fn on_connections(user: &str, play: impl Fn(&Advisory<'_>)) {
+    let user = format!("advisory_{user}");
+    let uri = address().replacen("locker", &user, 1);
+    let connections = format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{user}'");
+    psql(&format!("DROP ROLE IF EXISTS {user}"));
+    psql(&format!("CREATE ROLE {user} LOGIN PASSWORD 'pa:ss@word'"));
+    play(&Advisory { uri: &uri, ask: &psql, ends: "SELECT pg_terminate_backend(ID)", connections: &connections });
+    until("its connections go", || psql(&connections) == "0");
+    psql(&format!("DROP ROLE {user}"));
+}
+
+#[test]
+fn locks_of_a_client_are_on_one_connection() {
+    on_connections("one", |advisory| advisory.locks_of_a_client_are_on_one_connection());
+}
+
+#[test]
+fn a_connection_that_ends_is_noticed_and_frees_its_locks() {
+    on_connections("ended", |advisory| advisory.a_connection_that_ends_is_noticed_and_frees_its_locks());
+}
+
+#[test]
+fn whoever_is_cut_off_knows_it_before_others_have_the_lock() {
+    on_connections("cut", |advisory| advisory.whoever_is_cut_off_knows_it_before_others_have_the_lock());
+}
+
+#[test]
+fn what_cannot_be_had_of_advisory_locks_is_said() {
+    on_connections("said", |advisory| advisory.what_cannot_be_had_is_said());
+}
+
+#[test]
+fn a_pooler_is_refused_that_would_give_a_lock_to_others() {
+    for settings in ["", "ignore_startup_parameters = options\n"] {
+        let pooler = Pooler::with(settings);
+        let error = client(&pooler.uri, "layout=advisory").lock("x").acquire().unwrap_err();
+        assert_eq!(error.kind(), Kind::InvalidConfig);
+        assert!(error.to_string().contains("pooler"), "{error}");
+    }
 }
 
 /// The tables of other libraries.

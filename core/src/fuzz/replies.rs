@@ -59,7 +59,7 @@ pub(crate) fn chosen(choice: u8) -> &'static dyn Layout {
         let gates = latch.into_iter().chain(barrier.map(Gate::Barrier));
         let gates = gates.filter_map(|gate| layouts::native_scripts::layout("p").gate(gate));
         // The first is of records, as in Redis.
-        let tables = postgres::layouts::all("p").into_iter().skip(1);
+        let tables = postgres::layouts::all("p", Duration::from_secs(30)).into_iter().skip(1);
         layouts::all("p").into_iter().chain(shared).chain(gates).chain(tables).collect()
     });
     &*LAYOUTS[usize::from(choice) / OPS.len() % LAYOUTS.len()]

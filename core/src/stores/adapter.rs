@@ -311,7 +311,13 @@ pub trait Sink: Send + Sync {
     /// silent, from the sending of the last request or ping that was answered, less drift. To be told before the answer
     /// is, from which it follows.
     #[cfg_attr(
-        not(any(feature = "unstable-store", feature = "etcd", feature = "zookeeper")),
+        not(any(
+            feature = "unstable-store",
+            feature = "etcd",
+            feature = "mysql",
+            feature = "postgres",
+            feature = "zookeeper"
+        )),
         allow(dead_code, reason = "of those that are built in, only some stores have sessions")
     )]
     fn session(&self, alive_until: Time);
@@ -319,7 +325,13 @@ pub trait Sink: Send + Sync {
     /// This client's session is over, and all that it kept: told before another one is used. All that is held is lost
     /// at the time told last, also where this comes late or never.
     #[cfg_attr(
-        not(any(feature = "unstable-store", feature = "etcd", feature = "zookeeper")),
+        not(any(
+            feature = "unstable-store",
+            feature = "etcd",
+            feature = "mysql",
+            feature = "postgres",
+            feature = "zookeeper"
+        )),
         allow(dead_code, reason = "of those that are built in, only some stores have sessions")
     )]
     fn session_over(&self);

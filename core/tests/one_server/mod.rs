@@ -2,6 +2,7 @@
 
 #![allow(unreachable_pub, dead_code, reason = "each test uses its part")]
 
+pub mod advisory;
 pub mod tables;
 
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! What the layouts of SQL databases have in common.
 
+pub mod advisory;
 pub mod examination;
 
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};

@@ -107,7 +107,7 @@ pub(super) const PROMOTED: &str =
 pub(super) const POLLED: &str = "Waiters poll, in no order: with several processes, one of them may wait long.";
 
 /// The key of a table that has the name itself, in a column of 64 characters.
-pub(super) fn short_key(table: &str, name: &str) -> Result<String> {
+pub(crate) fn short_key(table: &str, name: &str) -> Result<String> {
     let length = name.chars().count();
     if length > LONGEST_NAME {
         let message =
@@ -321,7 +321,8 @@ fn left(micros: i64) -> Duration {
     if micros == i64::MAX { Duration::MAX } else { duration(micros) }
 }
 
-fn text(value: &Reply) -> Option<&str> {
+/// The text that a value is.
+pub(crate) fn text(value: &Reply) -> Option<&str> {
     match value {
         Reply::Text(text) => Some(text),
         _ => None,

@@ -11,13 +11,14 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::line::{Answers, Broken, Dialled, Line, dial};
-use super::{failure, inbox, statements};
+use super::{failure, inbox, pinned, statements};
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
 use crate::protocol::{Call, InboxId, Reply, Request};
 use crate::stores::sql::config::Config;
 use crate::stores::sql::joined::Executor;
+use crate::stores::sql::session::Pinned;
 use crate::stores::sql::store::{self, SqlStore, silent};
 use crate::stores::sql::table::{Change, Exchanged, Failure, Listed, Range, Table, Window};
 use crate::stores::{BoxFuture, Sink, Store};
@@ -29,7 +30,7 @@ const LINES: usize = 4;
 
 /// A store of that database. Sends nothing.
 pub(super) fn store(config: Config) -> Arc<dyn Store> {
-    let (layouts, clock) = (layouts::all(&config.prefix), Arc::new(StoreClock::default()));
+    let (layouts, clock) = (layouts::all(&config.prefix, config.ttl), Arc::new(StoreClock::default()));
     let (lines, idle) = (Arc::new(Semaphore::new(LINES)), Mutex::new(Some(Vec::new())));
     let database = Arc::new(Database { config, lines, idle, clock: clock.clone() });
     Arc::new(SqlStore::new(database, clock, layouts))
@@ -193,6 +194,10 @@ impl store::Database for Arc<Database> {
 
     fn listen(&self, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
         Box::pin(inbox::listen(self.clone(), inbox, sink))
+    }
+
+    fn pin(&self) -> BoxFuture<'_, crate::Result<Box<dyn Pinned>>> {
+        Box::pin(async { Ok(Box::new(pinned::pin(&self.config, longest(&self.config)).await?) as Box<dyn Pinned>) })
     }
 
     fn close(&self) {

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, ReadBuf};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, ReadBuf};
 use tokio::time::timeout;
 
 use super::wire::{self, First, Login, Next, Said, Values, Who};
@@ -166,6 +166,12 @@ impl Line {
                 Next::Refused(said) => return Ok(Err(said)),
             }
         }
+    }
+
+    /// Ends when the connection does, or says what nobody asked for, as it does before that.
+    pub(super) async fn ended(&mut self) {
+        // Whatever it is.
+        let _ = self.pipe.fill_buf().await;
     }
 
     /// Whether the server still waits for what is asked next. One that ended the connection has said so.

@@ -7,6 +7,7 @@ mod failure;
 pub mod fuzz;
 mod inbox;
 mod line;
+mod pinned;
 mod statements;
 mod wire;
 

@@ -126,6 +126,14 @@ pub(super) fn settle(longest: Duration) -> String {
     )
 }
 
+/// A year, the most that the server knows of silence, in seconds.
+const LONGEST_SILENCE: u128 = 31_536_000;
+
+/// Has the server end a connection that is silent for so long, in whole seconds.
+pub(super) fn end_silent(ttl: Duration) -> String {
+    format!("SET SESSION wait_timeout = {}", ttl.as_millis().div_ceil(1000).clamp(1, LONGEST_SILENCE))
+}
+
 /// The time at the database, where its table can be used if there is one.
 pub(super) fn settled(answers: Answers) -> crate::Result<StoreTime> {
     if let Some(said) = answers.refused {
@@ -272,19 +280,28 @@ pub(super) fn executing(requests: &[Request], not_after: StoreTime) -> String {
     let mut all = String::new();
     put(&mut all, AS_OTHERS, &[]);
     put(&mut all, "START TRANSACTION", &[]);
-    for request in requests {
-        let value = |arg| match arg {
-            &Arg::Int(number) => Value::Number(number),
-            Arg::NotAfter => Value::Number(not_after.0),
-            Arg::Text(text) | Arg::Key(text) => Value::Text(text),
-            Arg::Nothing | Arg::Run | Arg::Node(_) => Value::Text(""),
-        };
-        let values: Vec<_> = std::iter::once(Value::Text(&request.key)).chain(request.args.iter().map(value)).collect();
-        put_numbered(&mut all, &request.call.body.concat(), &values);
-    }
+    requests.iter().for_each(|request| put_request(&mut all, request, not_after));
     put(&mut all, "COMMIT", &[]);
     put(&mut all, AS_EVER, &[]);
     all
+}
+
+/// The same each by itself, as they change no table.
+pub(super) fn asking(requests: &[Request]) -> String {
+    let mut all = String::new();
+    requests.iter().for_each(|request| put_request(&mut all, request, StoreTime(0)));
+    all
+}
+
+fn put_request(all: &mut String, request: &Request, not_after: StoreTime) {
+    let value = |arg| match arg {
+        &Arg::Int(number) => Value::Number(number),
+        Arg::NotAfter => Value::Number(not_after.0),
+        Arg::Text(text) | Arg::Key(text) => Value::Text(text),
+        Arg::Nothing | Arg::Run | Arg::Node(_) => Value::Text(""),
+    };
+    let values: Vec<_> = std::iter::once(Value::Text(&request.key)).chain(request.args.iter().map(value)).collect();
+    put_numbered(all, &request.call.body.concat(), &values);
 }
 
 /// The rows that each of `requests` ends with.

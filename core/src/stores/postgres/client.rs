@@ -11,13 +11,14 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, Statement};
 
 use super::connection::{Connection, dial};
-use super::{failure, inbox, statements};
+use super::{failure, inbox, pinned, statements};
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
 use crate::protocol::{Call, InboxId, Reply, Request};
 use crate::stores::sql::config::Config;
 use crate::stores::sql::joined::Executor;
+use crate::stores::sql::session::Pinned;
 use crate::stores::sql::store::{SqlStore, silent};
 use crate::stores::sql::table::{Change, Exchanged, Failure, Listed, Range, Table, Window};
 use crate::stores::{BoxFuture, Sink, Store, sql};
@@ -42,7 +43,7 @@ struct Line {
 
 /// A store of that database. Sends nothing.
 pub(super) fn store(config: Config) -> Arc<dyn Store> {
-    let (layouts, clock) = (layouts::all(&config.prefix), Arc::new(StoreClock::default()));
+    let (layouts, clock) = (layouts::all(&config.prefix, config.ttl), Arc::new(StoreClock::default()));
     let (line, dialling) = (Mutex::default(), Arc::default());
     let database = Arc::new(Database { config, line, dialling, clock: clock.clone() });
     Arc::new(SqlStore::new(database, clock, layouts))
@@ -179,6 +180,10 @@ impl sql::store::Database for Arc<Database> {
 
     fn listen(&self, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
         Box::pin(inbox::listen(self.clone(), inbox, sink))
+    }
+
+    fn pin(&self) -> BoxFuture<'_, crate::Result<Box<dyn Pinned>>> {
+        Box::pin(async { Ok(Box::new(pinned::pin(&self.config).await?) as Box<dyn Pinned>) })
     }
 
     fn close(&self) {

@@ -36,13 +36,21 @@ pub(super) struct Connection {
 /// # Errors
 /// `unavailable` where nobody answers, `auth` where the server wants somebody else, `protocol` where it is none.
 pub(super) async fn dial(config: &Config) -> crate::Result<Connection> {
-    match timeout(config.connect_timeout, dial_at_leisure(config)).await {
+    dial_with(config, None).await
+}
+
+/// The same with a setting of this name and value, which only the server itself has from then on.
+///
+/// # Errors
+/// As [`dial`].
+pub(super) async fn dial_with(config: &Config, setting: Option<(&str, &str)>) -> crate::Result<Connection> {
+    match timeout(config.connect_timeout, dial_at_leisure(config, setting)).await {
         Ok(dialled) => dialled,
         Err(_) => Err(config.unreachable(io::ErrorKind::TimedOut.into())),
     }
 }
 
-async fn dial_at_leisure(config: &Config) -> crate::Result<Connection> {
+async fn dial_at_leisure(config: &Config, setting: Option<(&str, &str)>) -> crate::Result<Connection> {
     let credentials = config.login.credentials_aside().await?;
     let mut stream = config.reach().await?;
     if config.tls.is_some() {
@@ -59,6 +67,9 @@ async fn dial_at_leisure(config: &Config) -> crate::Result<Connection> {
     }
     if let Some(database) = &config.database {
         library.dbname(database);
+    }
+    if let Some((name, value)) = setting {
+        library.options(format!("-c {name}={value}"));
     }
     let connected = library.connect_raw(Greeted { pipe, is_met: false }, NoTls).await;
     let (client, mut driven) = connected.map_err(|error| failure::of_dialling(&error))?;

@@ -5,6 +5,7 @@ mod config;
 mod connection;
 mod failure;
 mod inbox;
+mod pinned;
 mod statements;
 
 pub(crate) use config::open;

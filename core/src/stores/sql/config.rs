@@ -37,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) prefix: String,
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
+    /// How long the connection of a session may be silent.
+    pub(crate) ttl: Duration,
     /// As it may be shown.
     pub(crate) address: Arc<str>,
     pub(crate) login: Login,
@@ -77,6 +79,7 @@ impl Config {
             prefix: options.prefix.clone(),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
+            ttl: uri.lock.ttl,
             login: Login::of(url, options)?,
         })
     }

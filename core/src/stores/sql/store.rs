@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::stores::sql;
+use lockwright_machines::stores::sql::advisory::Wanted;
 use lockwright_machines::stores::sql::examination::Examination;
 
 use super::config::Config;
 use super::joined::{Executor, Statements, is_statement};
 use super::patience::Patience;
 use super::records::Records;
+use super::session::{Pinned, Session};
 use super::table::{Failure, Table};
 use crate::error::{Error, Kind};
 use crate::finding::Finding;
@@ -43,6 +45,9 @@ pub(crate) trait Database: Table + Executor + Clone {
     /// Listens at an inbox and reports to `sink` until that is gone.
     fn listen(&self, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()>;
 
+    /// A connection for a session, which the server ends where that is silent for its ttl.
+    fn pin(&self) -> BoxFuture<'_, crate::Result<Box<dyn Pinned>>>;
+
     /// Ends the connections that nobody asks anything on.
     fn close(&self);
 }
@@ -51,6 +56,7 @@ pub(crate) trait Database: Table + Executor + Clone {
 pub(crate) struct SqlStore<D> {
     records: Arc<Records<D>>,
     statements: Statements<D>,
+    session: Session<D>,
     patience: Patience,
     layouts: Vec<Arc<dyn Layout>>,
     closing: Closing,
@@ -62,7 +68,8 @@ impl<D: Database> SqlStore<D> {
         let patience = Patience { response_timeout: database.config().response_timeout, longest: database.longest() };
         SqlStore {
             records: Arc::new(Records::new(database.clone(), clock.clone(), patience)),
-            statements: Statements::new(database, clock, patience),
+            statements: Statements::new(database.clone(), clock, patience),
+            session: Session::new(database),
             patience,
             layouts,
             closing: Closing::default(),
@@ -80,24 +87,38 @@ impl<D: Database> SqlStore<D> {
         answered
     }
 
-    /// What locks of several layouts want at once: that on records first.
-    async fn on_both(&self, requests: &[Request], limit: Time) -> Answered {
-        let (statements, records): (Vec<_>, Vec<_>) =
-            requests.iter().cloned().enumerate().partition(|(_, request)| is_statement(request));
-        let split = |part: Vec<(usize, Request)>| part.into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
-        let ((places, records), (later, statements)) = (split(records), split(statements));
-        let first = self.on_records(&records, limit).await;
-        let Outcome::Replies(done) = first.outcome else { return first };
-        let second = self.statements.perform(&statements, limit).await;
-        let outcome = match second.outcome {
-            Outcome::Replies(more) => {
-                Outcome::Replies(as_asked(places.into_iter().zip(done), later.into_iter().zip(more)))
+    async fn on(&self, place: Place, requests: &[Request], limit: Time) -> Answered {
+        match place {
+            Place::Records => self.on_records(requests, limit).await,
+            Place::Statements => self.statements.perform(requests, limit).await,
+            Place::Session => self.session.perform(requests, limit).await,
+        }
+    }
+
+    /// What locks of several layouts want at once, one layout after the other.
+    async fn on_several(&self, requests: &[Request], limit: Time) -> Answered {
+        let (mut began, mut parts) = (None, Vec::new());
+        for place in [Place::Records, Place::Statements, Place::Session] {
+            let here = |(_, request): &(usize, &Request)| Place::of(request) == place;
+            let (places, part): (Vec<_>, Vec<_>) = requests.iter().enumerate().filter(here).unzip();
+            if part.is_empty() {
+                continue;
             }
-            // What was on records is done.
-            Outcome::NotSent(error) => Outcome::Unknown { error, void_after: clock::now() },
-            other => other,
-        };
-        Answered { sent: first.sent, outcome }
+            let Answered { sent, outcome } =
+                self.on(place, &part.into_iter().cloned().collect::<Vec<_>>(), limit).await;
+            let outcome = match (outcome, began) {
+                (Outcome::Replies(done), _) => {
+                    parts.push((places, done));
+                    began = began.or(Some(sent));
+                    continue;
+                }
+                // What went before is done.
+                (Outcome::NotSent(error), Some(_)) => Outcome::Unknown { error, void_after: clock::now() },
+                (other, _) => other,
+            };
+            return Answered { sent: began.unwrap_or(sent), outcome };
+        }
+        Answered { sent: began.unwrap_or_else(clock::now), outcome: Outcome::Replies(as_asked(parts)) }
     }
 
     /// What the operator asks for, which may be asked for again whatever came of it.
@@ -116,11 +137,29 @@ impl<D: Database> SqlStore<D> {
     }
 }
 
-/// Replies with the places of their requests, in the order in which those were made.
-fn as_asked(some: impl Iterator<Item = (usize, Reply)>, others: impl Iterator<Item = (usize, Reply)>) -> Vec<Reply> {
-    let mut replies: Vec<_> = some.chain(others).collect();
+/// The replies to parts of a write, each with the places of its requests there, in the order of that.
+fn as_asked(parts: Vec<(Vec<usize>, Vec<Reply>)>) -> Vec<Reply> {
+    let mut replies: Vec<_> = parts.into_iter().flat_map(|(places, done)| places.into_iter().zip(done)).collect();
     replies.sort_by_key(|(place, _)| *place);
     replies.into_iter().map(|(_, reply)| reply).collect()
+}
+
+/// By what a request is done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Records,
+    Statements,
+    Session,
+}
+
+impl Place {
+    fn of(request: &Request) -> Self {
+        match Wanted::of(request) {
+            Some(_) => Place::Session,
+            None if is_statement(request) => Place::Statements,
+            None => Place::Records,
+        }
+    }
 }
 
 /// No answer came in time.
@@ -131,9 +170,9 @@ pub(crate) fn silent() -> Error {
 
 /// Ends the listening at an inbox.
 #[derive(Default)]
-struct Wanted(Closing);
+struct Listened(Closing);
 
-impl Ends for Wanted {
+impl Ends for Listened {
     fn ended(&self) {
         self.0.close();
     }
@@ -155,10 +194,10 @@ impl<D: Database> Store for SqlStore<D> {
             {
                 return self.operate(request.call, limit).await;
             }
-            match requests.iter().filter(|request| is_statement(request)).count() {
-                0 => self.on_records(requests, limit).await,
-                all if all == requests.len() => self.statements.perform(requests, limit).await,
-                _ => self.on_both(requests, limit).await,
+            let place = requests.first().map_or(Place::Records, Place::of);
+            match requests.iter().all(|request| Place::of(request) == place) {
+                true => self.on(place, requests, limit).await,
+                false => self.on_several(requests, limit).await,
             }
         })
     }
@@ -168,8 +207,18 @@ impl<D: Database> Store for SqlStore<D> {
     }
 
     fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
-        let Topic::Inbox(inbox) = topic else { return Subscription::of(Inbox::Unavailable) };
-        let wanted = Arc::new(Wanted::default());
+        let inbox = match topic {
+            Topic::Inbox(inbox) => inbox,
+            Topic::Session => {
+                self.session.tell(sink);
+                return Subscription::of(Inbox::Closed).in_background(Box::new(move || {
+                    let store = self.clone();
+                    Box::pin(async move { store.session.run().await })
+                }));
+            }
+            Topic::Channel { .. } => return Subscription::of(Inbox::Unavailable),
+        };
+        let wanted = Arc::new(Listened::default());
         let ends = wanted.clone();
         let listen = move || -> BoxFuture<'static, ()> {
             let (store, sink, wanted) = (self.clone(), sink.clone(), wanted.clone());
@@ -191,6 +240,7 @@ impl<D: Database> Store for SqlStore<D> {
 
     fn close(&self) {
         self.closing.close();
+        self.session.close();
         self.records.table.close();
     }
 }
@@ -206,9 +256,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_asked_in_two_parts_is_answered_in_one() {
-        let of = |places: &[usize]| places.iter().map(|place| (*place, Reply::Int(*place as i64))).collect::<Vec<_>>();
-        let answered = as_asked(of(&[0, 3]).into_iter(), of(&[1, 2, 4]).into_iter());
+    fn what_was_asked_in_parts_is_answered_in_one() {
+        let of = |places: &[usize]| {
+            (places.to_vec(), places.iter().map(|place| Reply::Int(*place as i64)).collect::<Vec<_>>())
+        };
+        let answered = as_asked(vec![of(&[0, 3]), of(&[2, 4]), of(&[1])]);
         assert_eq!(answered, [0, 1, 2, 3, 4].map(Reply::Int));
     }
 }

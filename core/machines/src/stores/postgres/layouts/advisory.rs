@@ -1,0 +1,52 @@
+//! `advisory` in PostgreSQL: see [there](crate::stores::sql::advisory). Its keys are numbers of 64 bits.
+
+use std::time::Duration;
+
+use blake2::digest::consts::U8;
+use blake2::{Blake2b, Digest};
+
+use crate::error::Result;
+use crate::stores::sql::advisory::{
+    AdvisoryLayout, CLOCKED, Dialect, FREED, ON_ONE_CONNECTION, POLLED, advisory_statements,
+};
+
+static DIALECT: Dialect = Dialect {
+    store: "postgres",
+    statements: advisory_statements!(),
+    notes: &[
+        ON_ONE_CONNECTION,
+        FREED,
+        "Before PostgreSQL 14 the server ends no connection that is silent: that of a host which vanished keeps its locks until \
+         the server's TCP notices.",
+        "A pooler that hands out connections by transactions is refused, since it would leave locks with nobody.",
+        "A lock is a number, 64 bits of the BLAKE2b digest of prefix and name; list is refused, since that tells no names.",
+        CLOCKED,
+        POLLED,
+    ],
+    key,
+};
+
+/// The layout, for a connection that puts `prefix` before every name and lasts for `ttl`.
+pub fn layout(prefix: &str, ttl: Duration) -> AdvisoryLayout {
+    AdvisoryLayout { dialect: &DIALECT, prefix: prefix.to_owned(), ttl }
+}
+
+/// As sqlalchemy-dlock (0.9) has it on machines whose numbers begin with their lowest byte.
+fn key(name: &str) -> Result<String> {
+    let digest = Blake2b::<U8>::digest(name.as_bytes());
+    Ok(i64::from_le_bytes(digest.into()).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_what_sqlalchemy_dlock_makes_of_a_name() {
+        for (name, number) in
+            [("", "-5426141060434712860"), ("orders", "5584380421345094869"), ("zürich", "-8876762214372858569")]
+        {
+            assert_eq!(key(name).unwrap(), number);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The layout `advisory`: locks that a database keeps for a connection, under a number or a name, in no table.
+//!
+//! All locks of a client are on one connection of its own, which is its [session](Traits::bound): a database that loses
+//! it frees them. It knows connections only, and lets each have again what it has: which attempt a lock is for, and
+//! that it is for one, is kept beside the connection by the driver, which answers for it.
+//!
+//! ```text
+//!   take   attempt ->  since when it has it, also when asked again; 0 another has, or another attempt of this client
+//!   holds  attempt ->  1 it has it still; 0 not any more
+//!   give   attempt ->  1 it had it, and does not any more; 0 it had it not
+//!   look           ->  [connection who]   of whoever has it
+//! ```
+//!
+//! Since when is what the database's clock said once it had the lock, in microseconds since 1970: the fencing token.
+//!
+//! An undo is a `give`. Requests of one client are done in the order in which they were made, so that nothing of an
+//! attempt comes behind its undo.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, Kind, Result};
+use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
+use crate::options::AcquireOptions;
+use crate::protocol::{
+    Call, Grant, Input, Inquiry, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, Term, Traits,
+    Verdict,
+};
+use crate::replies::{answered, int, nonsense, operation, shown};
+use crate::tables::joined::text;
+use crate::token::Tokens;
+
+/// What is asked, in the language of one database.
+#[derive(Debug)]
+pub struct Statements {
+    /// Become the holder.
+    pub take: Call,
+    /// Say whether it is one still. The driver knows.
+    pub holds: Call,
+    /// Give back.
+    pub give: Call,
+    /// Look at it.
+    pub look: Call,
+}
+
+/// Those in the files of a folder that lies beside the source in which this stands.
+macro_rules! advisory_statements {
+    () => {
+        $crate::stores::sql::advisory::Statements {
+            take: $crate::tables::joined::statement!("advisory", "take", true),
+            holds: $crate::protocol::Call { name: "holds", body: &[], batch: true },
+            give: $crate::tables::joined::statement!("advisory", "give", true),
+            look: $crate::tables::joined::statement!("advisory", "look", false),
+        }
+    };
+}
+
+pub(crate) use advisory_statements;
+
+/// What a request wants of the client's session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// That an attempt be the holder.
+    Take,
+    /// To know whether it is.
+    Holds,
+    /// That it be not any more.
+    Give,
+}
+
+impl Wanted {
+    /// That of this request; none where any connection will do.
+    pub fn of(request: &Request) -> Option<Self> {
+        match request.call.name {
+            "take" => Some(Wanted::Take),
+            "holds" => Some(Wanted::Holds),
+            "give" => Some(Wanted::Give),
+            _ => None,
+        }
+    }
+}
+
+/// The code by which a database that cannot say whether it is done is refused.
+pub const UNSAID: &str = "UNSAID";
+
+/// In what one database differs from others.
+#[derive(Debug)]
+pub struct Dialect {
+    /// The store.
+    pub store: &'static str,
+    /// What is said to it.
+    pub statements: Statements,
+    /// What a person should know, one sentence each.
+    pub notes: &'static [&'static str],
+    /// The number or name under which it keeps the lock of that name.
+    pub key: fn(&str) -> Result<String>,
+}
+
+/// What has to be known of more than one database.
+pub(crate) const ON_ONE_CONNECTION: &str =
+    "All locks of a client are on one connection of its own, and are lost with it.";
+pub(crate) const FREED: &str = "A database that restarts, fails over or ends the connection frees its locks at once; a holder that it cannot \
+                                reach hears of that within the ttl.";
+pub(crate) const CLOCKED: &str =
+    "Tokens are the database's clock, read once the lock is had; nobody but its holder knows them.";
+pub(crate) const POLLED: &str = "Waiters poll, in no order: with several processes, one of them may wait long.";
+
+/// The layout, in one database.
+#[derive(Clone, Debug)]
+pub struct AdvisoryLayout {
+    /// The database.
+    pub dialect: &'static Dialect,
+    /// The connection's prefix, put before every name.
+    pub prefix: String,
+    /// How long the client's connection certainly lasts without a word from the database.
+    pub ttl: Duration,
+}
+
+impl Layout for AdvisoryLayout {
+    fn name(&self) -> &'static str {
+        "advisory"
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        Guarantees {
+            store: self.dialect.store,
+            layout: self.name(),
+            exclusive_until: ExclusiveUntil::StoreFailover,
+            token: TokenRises::WithStoreClock,
+            fair: false,
+            reentrant: true,
+            shared: true,
+            push: false,
+            survives_disconnect: false,
+            incarnation: true,
+            notes: self.dialect.notes,
+        }
+    }
+
+    fn key(&self, name: &str) -> Result<Arc<str>> {
+        (self.dialect.key)(&format!("{}{name}", self.prefix)).map(Arc::from)
+    }
+
+    fn check(&self, options: &AcquireOptions) -> Result<()> {
+        if options.ttl <= self.ttl {
+            return Ok(());
+        }
+        let (wanted, most) = (crate::span::written(options.ttl), crate::span::written(self.ttl));
+        let message = format!(
+            "an advisory lock lasts as long as its client's connection, of which the ttl is {most}; give a longer one in the \
+             address, ?ttl={wanted}"
+        );
+        Err(Error::unsupported("lock", message))
+    }
+
+    fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
+        Box::new(AdvisoryLock { statements: &self.dialect.statements, key })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
+        Inquiry::of(Request::new(&self.dialect.statements.look, key, []), move |reply| {
+            let nothing = Inspection::of_nothing(self.name(), name);
+            let seen = match reply {
+                Reply::List(values) => values,
+                Reply::Error { code, message } => return Err(refused("inspect", code, message)),
+                other => return Err(nonsense("inspect", std::slice::from_ref(other))),
+            };
+            let Some(connection) = seen.first().and_then(text) else { return Ok(nothing) };
+            let who = seen.get(1).and_then(text).unwrap_or_default();
+            Ok(Inspection { holder: Some(holder(connection, who)), ..nothing.of_lock() })
+        })
+    }
+
+    fn break_hold(&self, _: Arc<str>, _: u64) -> Inquiry<'_, bool> {
+        let message = "the database does not know the token of an advisory lock; inspect tells whose connection has it, which its \
+                       operator can end";
+        Inquiry::Done(Err(Error::unsupported("break", message)))
+    }
+}
+
+/// Whoever has this connection, of which the database says so much.
+fn holder(connection: &str, who: &str) -> Holder {
+    Holder {
+        owner: shown(connection),
+        card: Card {
+            language: "connection".into(),
+            label: format!("{connection} {who}").trim().into(),
+            ..Card::default()
+        },
+        held_for: None,
+        remaining: Duration::MAX,
+        first_token: 0,
+        last_token: 0,
+    }
+}
+
+/// The error for what the database refuses.
+fn refused(operation: &'static str, code: &str, message: &str) -> Error {
+    let (kind, what) = match code {
+        UNSAID => (Kind::Unavailable, "the database cannot say whether it keeps the lock; see its log"),
+        _ => (Kind::Auth, "this user may not use advisory locks; see the cause"),
+    };
+    Error::new(kind, operation, what).caused_by(format!("{code}: {message}"))
+}
+
+/// The machine of one contender for the lock under one key.
+#[derive(Clone, Debug)]
+struct AdvisoryLock {
+    statements: &'static Statements,
+    key: Arc<str>,
+}
+
+impl AdvisoryLock {
+    fn begin(&self, intent: &Intent) -> Result<Request> {
+        let call = match intent {
+            Intent::Acquire { prev: Some(_), .. } | Intent::Undo { prev: Some(_), .. } => {
+                let message = "the layout advisory cannot yield, yet it was asked to";
+                return Err(Error::new(Kind::Internal, operation(intent.op()), message));
+            }
+            Intent::Acquire { .. } => &self.statements.take,
+            Intent::Renew { .. } => &self.statements.holds,
+            Intent::Release { .. } | Intent::Undo { .. } => &self.statements.give,
+        };
+        Ok(Request::new(call, self.key.clone(), [intent.terms().attempt.to_string().as_str().into()]))
+    }
+}
+
+fn verdict(op: Op, did: i64) -> Option<Verdict> {
+    let outcome = if did > 0 { ReleaseOutcome::Released } else { ReleaseOutcome::Expired };
+    Some(match (op, did) {
+        (Op::Acquire, 0) => Verdict::Held { remaining: Duration::MAX, at: None, prev: None },
+        (Op::Acquire, since) => {
+            let tokens = Some(Tokens::one(u64::try_from(since).ok()?)?);
+            Verdict::Granted(Grant { tokens, term: Term::FromRequest, prev: None })
+        }
+        (Op::Renew, 1) => Verdict::Renewed,
+        (Op::Renew, 0) => Verdict::Gone(outcome),
+        (Op::Release, 0 | 1) => Verdict::Released(outcome),
+        (Op::Undo, 0 | 1) => Verdict::Undone,
+        _ => return None,
+    })
+}
+
+impl Protocol for AdvisoryLock {
+    fn step(&mut self, input: Input<'_>) -> Step {
+        match input {
+            Input::Begin(intent) => match self.begin(&intent) {
+                Ok(request) => Step::Ask(Requests::from_iter([request])),
+                Err(error) => Step::Done(Verdict::Failed(error)),
+            },
+            Input::Reply(op, replies) => answered(op, replies, |reply| {
+                if let Reply::Error { code, message } = reply {
+                    return Some(Step::Done(Verdict::Failed(refused(operation(op), code, message))));
+                }
+                verdict(op, int(reply)?).map(Step::Done)
+            }),
+            Input::Event(_) => Step::Ignore,
+        }
+    }
+
+    fn traits(&self) -> Traits {
+        Traits { block: 1, yields: false, push: Push::None, bound: true }
+    }
+
+    fn duplicate(&self) -> Box<dyn Protocol> {
+        Box::new(self.clone())
+    }
+
+    fn fingerprint(&self, mut state: &mut dyn Hasher) {
+        self.key.hash(&mut state);
+    }
+}
