@@ -5,13 +5,14 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::time::Duration;
 
+use advisory::Advisory;
 use lockwright::Kind;
 use lockwright::finding::Severity;
 use lockwright::lease::ReleaseOutcome;
-use one_server::advisory::Advisory;
 use one_server::tables::Tables;
 use one_server::{client, is_taken_and_given_back, name, serves_a_thousand_tasks, until};
 
+mod advisory;
 mod gate;
 mod one_server;
 

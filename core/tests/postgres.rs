@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use advisory::Advisory;
 use lockwright::Kind;
 use lockwright::finding::Severity;
 use lockwright::lease::ReleaseOutcome;
-use one_server::advisory::Advisory;
 use one_server::tables::Tables;
 use one_server::{client, is_taken_and_given_back, name, serves_a_thousand_tasks, until};
 
+mod advisory;
 mod gate;
 mod one_server;
 

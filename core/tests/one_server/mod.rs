@@ -2,7 +2,6 @@
 
 #![allow(unreachable_pub, dead_code, reason = "each test uses its part")]
 
-pub mod advisory;
 pub mod tables;
 
 use std::sync::Arc;

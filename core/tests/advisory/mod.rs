@@ -1,13 +1,15 @@
 //! What the databases' tests of locks that a connection has have in common.
 
+#![allow(unreachable_pub, reason = "it is a part of the tests that use it")]
+
 use std::time::Duration;
 
 use lockwright::Kind;
 use lockwright::blocking::Client;
 use lockwright::lease::ReleaseOutcome;
 
-use super::{client, is_taken_and_given_back, name, until};
 use crate::gate::Gate;
+use crate::one_server::{client, is_taken_and_given_back, name, until};
 
 /// A database, and what its operator's own program says.
 pub struct Advisory<'a> {
