@@ -79,13 +79,14 @@ impl Advisory<'_> {
         assert_eq!(taken.release().unwrap(), ReleaseOutcome::Released);
     }
 
-    /// A holder whom nothing reaches knows that its time is over before the server gives its locks to others.
+    /// A holder whom nothing reaches knows that its time is over before the server gives its locks to others, also where
+    /// it still waits for an answer.
     pub fn whoever_is_cut_off_knows_it_before_others_have_the_lock(&self) {
         let (user, place) = self.uri.split_once('@').unwrap();
         let (server, database) = place.split_once('/').unwrap();
         let gate = Gate::before(server.split_once(':').unwrap().1.parse().unwrap());
         let beyond = format!("{user}@{}/{database}", gate.address());
-        let (first, second, name) = (client(&beyond, "layout=advisory&ttl=2s"), self.client("ttl=2s"), name("x"));
+        let (first, second, name) = (client(&beyond, "layout=advisory&ttl=2s&response_timeout=30s"), self.client("ttl=2s"), name("x"));
         let held = first.lock(&name).acquire().unwrap();
         let lock = second.lock(&name).timeout(Duration::from_secs(20)).build().unwrap();
         gate.shut();
