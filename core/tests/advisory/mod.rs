@@ -79,8 +79,8 @@ impl Advisory<'_> {
         assert_eq!(taken.release().unwrap(), ReleaseOutcome::Released);
     }
 
-    /// A holder whom nothing reaches knows that its time is over before the server gives its locks to others, also where
-    /// it still waits for an answer.
+    /// A holder whom nothing reaches knows that its time is over before the server gives its locks to others, also
+    /// where it still waits for an answer.
     pub fn whoever_is_cut_off_knows_it_before_others_have_the_lock(&self) {
         let (user, place) = self.uri.split_once('@').unwrap();
         let (server, database) = place.split_once('/').unwrap();
