@@ -86,7 +86,8 @@ impl Advisory<'_> {
         let (server, database) = place.split_once('/').unwrap();
         let gate = Gate::before(server.split_once(':').unwrap().1.parse().unwrap());
         let beyond = format!("{user}@{}/{database}", gate.address());
-        let (first, second, name) = (client(&beyond, "layout=advisory&ttl=2s&response_timeout=30s"), self.client("ttl=2s"), name("x"));
+        let (first, second, name) =
+            (client(&beyond, "layout=advisory&ttl=2s&response_timeout=30s"), self.client("ttl=2s"), name("x"));
         let held = first.lock(&name).acquire().unwrap();
         let lock = second.lock(&name).timeout(Duration::from_secs(20)).build().unwrap();
         gate.shut();
