@@ -39,6 +39,9 @@ pub fn explore(setup: &Setup) -> Result<Explored, String> {
         }
         let moves = world.moves();
         let due: Vec<usize> = (0..moves.len()).filter(|via| moves[*via].is_due()).collect();
+        let rank = |via: &usize| world.patience(moves[*via]);
+        let least = due.iter().map(rank).min();
+        let due: Vec<usize> = due.into_iter().filter(|via| Some(rank(via)) == least).collect();
         // Any order will do, and each state picks another one, but always the same.
         let chosen = due.get(world.fingerprint().rotate_left(29) as usize % due.len().max(1));
         for (via, what) in moves.iter().enumerate() {

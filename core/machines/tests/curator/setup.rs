@@ -128,12 +128,14 @@ pub struct Setup {
     pub failure: Failure,
     pub faults: &'static [Fault],
     pub most_faults: u8,
+    /// Whoever waits asks again and again.
+    pub polls: bool,
 }
 
 impl Setup {
     /// Nothing goes wrong.
     pub fn of(name: &'static str, wishes: &[Wish]) -> Self {
-        Setup { name, wishes: wishes.to_vec(), failure: Failure::Said, faults: &[], most_faults: 0 }
+        Setup { name, wishes: wishes.to_vec(), failure: Failure::Said, faults: &[], most_faults: 0, polls: false }
     }
 
     pub fn with(self, most_faults: u8, faults: &'static [Fault]) -> Self {
@@ -142,6 +144,10 @@ impl Setup {
 
     pub fn with_silence(self) -> Self {
         Setup { failure: Failure::Unknown, ..self }
+    }
+
+    pub fn polled(self) -> Self {
+        Setup { polls: true, ..self }
     }
 
     /// Explores it whole, and says so.

@@ -126,6 +126,8 @@ pub struct World {
     token: u64,
     /// The highest of one who was alone.
     alone: u64,
+    /// Whoever waits asks again and again.
+    polls: bool,
     /// What was found while a move was made.
     wrong: Option<String>,
 }
@@ -308,7 +310,7 @@ impl World {
         let clients: Vec<_> = setup.wishes.iter().enumerate().map(client).collect();
         let sessions = clients.len() as i64;
         let (server, left) = (Rc::new(Server::new()), Vec::new());
-        let Setup { failure, faults, most_faults, .. } = *setup;
+        let Setup { failure, faults, most_faults, polls, .. } = *setup;
         let latches = setup.wishes.iter().any(|wish| wish.is_of_gate() && !wish.meets());
         let counts = if latches { COUNT } else { 0 };
         let mut world = World {
@@ -322,6 +324,7 @@ impl World {
             sessions,
             token: 0,
             alone: 0,
+            polls,
             wrong: None,
         };
         for (who, wish) in setup.wishes.iter().enumerate() {
@@ -369,6 +372,15 @@ impl World {
             moves.extend((!left.goes_on).then_some(Move::Reap(which)));
         }
         moves
+    }
+
+    /// What else comes before it, where waiters ask by their timers: they do so for as long as nothing else is done,
+    /// and whoever something happened to may have the lock without knowing it.
+    pub fn patience(&self, what: Move) -> u8 {
+        match what {
+            Move::Wake(who) if self.polls => 2 - u8::from(self.clients[who].is_hurt),
+            _ => 0,
+        }
     }
 
     fn may(&self, fault: Fault) -> bool {
