@@ -398,7 +398,9 @@ fn on_connections(user: &str, play: impl Fn(&Advisory<'_>)) {
     sql(&format!(
         "CREATE OR REPLACE USER {user} IDENTIFIED BY 'pa:ss@word'; GRANT SELECT ON {database}.lockwright_locks TO {user}"
     ));
-    play(&Advisory { uri: &uri, ask: &sql, ends: "KILL ID", connections: &connections });
+    sql(&format!("GRANT SELECT, INSERT, UPDATE ON {database}.resource_lock TO {user}"));
+    let ends_all = format!("KILL USER {user}");
+    play(&Advisory { uri: &uri, ask: &sql, ends: "KILL ID", ends_all: &ends_all, connections: &connections });
     sql(&format!("DROP USER {user}"));
 }
 
@@ -420,6 +422,21 @@ fn whoever_is_cut_off_knows_it_before_others_have_the_lock() {
 #[test]
 fn what_cannot_be_had_of_advisory_locks_is_said() {
     on_connections("said", |advisory| advisory.what_cannot_be_had_is_said());
+}
+
+#[test]
+fn a_lock_is_a_row_that_a_transaction_has() {
+    on_connections("row", |advisory| advisory.a_lock_is_a_row_that_a_transaction_has());
+}
+
+#[test]
+fn a_transaction_that_ends_is_noticed_and_frees_its_row() {
+    on_connections("gone", |advisory| advisory.a_transaction_that_ends_is_noticed_and_frees_its_row());
+}
+
+#[test]
+fn whoever_is_cut_off_loses_its_row_in_time() {
+    on_connections("shut", |advisory| advisory.whoever_is_cut_off_loses_its_row_in_time());
 }
 
 /// The server would give a connection what it has again, and MySQL also under a name that differs in case.

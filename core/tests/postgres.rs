@@ -342,8 +342,14 @@ fn on_connections(user: &str, play: impl Fn(&Advisory<'_>)) {
     let uri = address().replacen("locker", &user, 1);
     let connections = format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{user}'");
     psql(&format!("DROP ROLE IF EXISTS {user}"));
-    psql(&format!("CREATE ROLE {user} LOGIN PASSWORD 'pa:ss@word'"));
-    play(&Advisory { uri: &uri, ask: &psql, ends: "SELECT pg_terminate_backend(ID)", connections: &connections });
+    psql(&format!("CREATE ROLE {user} LOGIN PASSWORD 'pa:ss@word' IN ROLE locker"));
+    play(&Advisory {
+        uri: &uri,
+        ask: &psql,
+        ends: "SELECT pg_terminate_backend(ID)",
+        ends_all: &format!("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = '{user}'"),
+        connections: &connections,
+    });
     until("its connections go", || psql(&connections) == "0");
     psql(&format!("DROP ROLE {user}"));
 }
@@ -369,12 +375,29 @@ fn what_cannot_be_had_of_advisory_locks_is_said() {
 }
 
 #[test]
+fn a_lock_is_a_row_that_a_transaction_has() {
+    on_connections("row", |advisory| advisory.a_lock_is_a_row_that_a_transaction_has());
+}
+
+#[test]
+fn a_transaction_that_ends_is_noticed_and_frees_its_row() {
+    on_connections("gone", |advisory| advisory.a_transaction_that_ends_is_noticed_and_frees_its_row());
+}
+
+#[test]
+fn whoever_is_cut_off_loses_its_row_in_time() {
+    on_connections("shut", |advisory| advisory.whoever_is_cut_off_loses_its_row_in_time());
+}
+
+#[test]
 fn a_pooler_is_refused_that_would_give_a_lock_to_others() {
     for settings in ["", "ignore_startup_parameters = options\n"] {
         let pooler = Pooler::with(settings);
-        let error = client(&pooler.uri, "layout=advisory").lock("x").acquire().unwrap_err();
-        assert_eq!(error.kind(), Kind::InvalidConfig);
-        assert!(error.to_string().contains("pooler"), "{error}");
+        for layout in ["advisory", "for_update"] {
+            let error = client(&pooler.uri, "").lock("x").layout(layout).acquire().unwrap_err();
+            assert_eq!(error.kind(), Kind::InvalidConfig);
+            assert!(error.to_string().contains("pooler"), "{error}");
+        }
     }
 }
 

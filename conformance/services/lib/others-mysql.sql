@@ -35,3 +35,10 @@ CREATE TABLE `lock` (
     UNIQUE KEY uidx_lock_name (lock_name) USING BTREE
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8;
 GRANT SELECT, INSERT, UPDATE, DELETE ON `lock` TO locker;
+
+CREATE TABLE resource_lock (
+    resource_name varchar(64) NOT NULL,
+    owner varchar(255),
+    PRIMARY KEY (resource_name)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4;
+GRANT SELECT, INSERT, UPDATE ON resource_lock TO locker;

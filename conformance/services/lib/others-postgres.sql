@@ -34,3 +34,9 @@ CREATE TABLE lock (
 );
 GRANT SELECT, INSERT, UPDATE, DELETE ON lock TO locker;
 GRANT USAGE ON SEQUENCE lock_id_seq TO locker;
+
+CREATE TABLE resource_lock (
+    resource_name varchar(64) NOT NULL PRIMARY KEY,
+    owner varchar(255)
+);
+GRANT SELECT, INSERT, UPDATE ON resource_lock TO locker;

@@ -92,6 +92,7 @@ const LAYOUTS: &[Layout] = &[
     ("redis_string", |format| by_recipe(&redis::layouts::string::FAMILY, format)),
     ("redis_symfony", |format| by_recipe(&redis::layouts::symfony::FAMILY, format)),
     ("sql_advisory", |_| mysql::layouts::advisory::layout("", Duration::from_secs(30)).protocol("orders".into())),
+    ("sql_for_update", |_| postgres::layouts::for_update::layout("").protocol("orders".into())),
     ("sql_int_lock", |_| {
         let layout = mysql::layouts::int_lock::layout("");
         layout.protocol(layout.key("orders").expect("it has one"))

@@ -18,6 +18,8 @@ pub struct Advisory<'a> {
     pub ask: &'a (dyn Fn(&str) -> String + Sync),
     /// Ends the connection ID.
     pub ends: &'a str,
+    /// Ends all there are.
+    pub ends_all: &'a str,
     /// How many there are of that user's.
     pub connections: &'a str,
 }
@@ -112,5 +114,83 @@ impl Advisory<'_> {
         assert_eq!(error.kind(), Kind::Unsupported, "{error}");
         assert_eq!(client.list().unwrap_err().kind(), Kind::Unsupported);
         assert!(guard.is_held());
+    }
+
+    fn on_rows(&self, options: &str) -> Client {
+        client(self.uri, &format!("layout=for_update&{options}"))
+    }
+
+    /// Whether somebody's transaction has the row.
+    fn has_row(&self, name: &str) -> bool {
+        (self.ask)(&format!(
+            "SELECT resource_name FROM resource_lock WHERE resource_name = '{name}' FOR UPDATE SKIP LOCKED"
+        )) != name
+    }
+
+    /// Each lock is a row that a transaction has, on a connection for it, of which a client has few.
+    pub fn a_lock_is_a_row_that_a_transaction_has(&self) {
+        let (first, second, name) = (self.on_rows(""), self.on_rows(""), name("x"));
+        is_taken_and_given_back(&first, &name);
+        assert!(!self.has_row(&name));
+        let of = |at: usize| format!("{name}-{at}");
+        let held: Vec<_> = (0..16).map(|at| first.lock(&of(at)).acquire().unwrap()).collect();
+        assert_eq!((self.ask)(self.connections), "16");
+        let error = first.lock(&of(16)).timeout(Duration::from_millis(300)).acquire().unwrap_err();
+        assert!(error.to_string().contains("has no more"), "{error}");
+        for at in 0..16 {
+            assert!(self.has_row(&of(at)));
+            assert!(second.lock(&of(at)).try_acquire().unwrap().is_none());
+        }
+        let waits = std::thread::spawn({
+            let lock = second.lock(&of(3)).build().unwrap();
+            move || lock.acquire().unwrap()
+        });
+        let last = held.iter().map(|guard| guard.token().n).max().unwrap();
+        for guard in held {
+            assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+        }
+        let next = waits.join().unwrap();
+        assert!(next.token().n > last && self.has_row(&of(3)));
+        first.close();
+        drop(next);
+        until("nobody has the row", || !self.has_row(&of(3)));
+    }
+
+    /// A renewal finds that the connection ended, and the row is free at once.
+    pub fn a_transaction_that_ends_is_noticed_and_frees_its_row(&self) {
+        let (first, second, name) = (self.on_rows("ttl=3s"), self.on_rows("ttl=3s"), name("x"));
+        let (held, kept) =
+            (first.lock(&name).acquire().unwrap(), first.lock(&format!("{name}-kept")).acquire().unwrap());
+        (self.ask)(self.ends_all);
+        let taken = second.lock(&name).timeout(Duration::from_secs(20)).acquire().unwrap();
+        until("its holder hears of it", || !held.is_held() && !kept.is_held());
+        assert!(taken.is_held() && taken.token() > held.token());
+        assert_eq!(held.release().unwrap(), ReleaseOutcome::Expired);
+        assert!(first.lock(&name).try_acquire().unwrap().is_none());
+        assert_eq!(taken.release().unwrap(), ReleaseOutcome::Released);
+        assert_eq!(first.lock(&name).acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+    }
+
+    /// Whoever is cut off believes in its row no longer than the server keeps it.
+    pub fn whoever_is_cut_off_loses_its_row_in_time(&self) {
+        let (user, place) = self.uri.split_once('@').unwrap();
+        let (server, database) = place.split_once('/').unwrap();
+        let gate = Gate::before(server.split_once(':').unwrap().1.parse().unwrap());
+        let beyond = format!("{user}@{}/{database}", gate.address());
+        let (first, second, name) = (client(&beyond, "layout=for_update&ttl=2s"), self.on_rows("ttl=2s"), name("x"));
+        let held = first.lock(&name).acquire().unwrap();
+        // It is renewed.
+        std::thread::sleep(Duration::from_secs(4));
+        assert!(held.is_held() && self.has_row(&name));
+        let fresh = format!("{name}-fresh");
+        let locks = [&name, &fresh].map(|name| second.lock(name).timeout(Duration::from_secs(20)).build().unwrap());
+        let never_renewed = first.lock(&fresh).acquire().unwrap();
+        gate.shut();
+        let taken = locks.map(|lock| lock.acquire().unwrap());
+        assert!(!held.is_held() && !never_renewed.is_held());
+        gate.open();
+        for guard in taken {
+            assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+        }
     }
 }

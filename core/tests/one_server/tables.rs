@@ -242,7 +242,7 @@ impl Tables<'_> {
     /// Locks of all layouts of a client are renewed together, and given back together when it is closed.
     pub fn locks_of_all_layouts_are_renewed_and_given_back_together(&self) {
         let (one, other, name) = (client(self.uri, "ttl=4s"), client(self.uri, ""), name("x"));
-        let layouts = ["native", "shedlock", "int_lock", "symfony", "unique_index", "advisory"];
+        let layouts = ["native", "shedlock", "int_lock", "symfony", "unique_index", "advisory", "for_update"];
         let of = |at: usize| (layouts[at % layouts.len()], format!("{name}-{at}"));
         let locks: Vec<_> = (0..60).map(of).collect();
         let held: Vec<_> =

@@ -1,7 +1,7 @@
 //! What the layouts of SQL databases have in common.
 
-pub mod advisory;
 pub mod examination;
+pub mod of_connection;
 
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::protocol::{Call, Inquiry, Request};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright_machines::protocol::{Arg, Layout as _, Protocol, Reply, Request, StoreEvent};
 use lockwright_machines::stores::postgres::layouts::advisory;
-use lockwright_machines::stores::sql::advisory::{UNSAID, Wanted};
+use lockwright_machines::stores::sql::of_connection::{UNSAID, Wanted};
 
 use crate::setup::Wish;
 
@@ -67,9 +67,9 @@ impl Server {
     }
 
     pub fn execute(&mut self, _: usize, session: i64, request: &Request) -> (Reply, Vec<Fired>) {
-        let [Arg::Text(attempt)] = request.args.as_slice() else { panic!("{request} names no attempt") };
+        let [Arg::Text(attempt), ..] = request.args.as_slice() else { panic!("{request} names no attempt") };
         let own = self.held.as_ref().filter(|held| held.session == session && held.attempt == *attempt);
-        let did = match (Wanted::of(request), own) {
+        let did = match (Wanted::of(request).map(|(_, wanted)| wanted), own) {
             (Some(Wanted::Take), Some(held)) => held.since,
             (Some(Wanted::Take), None) if self.held.is_none() => {
                 self.clock += 1;

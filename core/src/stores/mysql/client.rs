@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::stores::mysql::layouts::examination::EXAMINATION;
-use lockwright_machines::stores::mysql::layouts::{self, native};
+use lockwright_machines::stores::mysql::layouts::{self, for_update, native};
 use lockwright_machines::stores::sql::examination::Examination;
+use lockwright_machines::stores::sql::of_connection::Around;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -170,6 +171,7 @@ impl store::Database for Arc<Database> {
     const SCHEMA: &'static str = native::SCHEMA;
     const MAKE: &'static Call = &native::MAKE;
     const EXAMINATION: &'static Examination = &EXAMINATION;
+    const AROUND: &'static Around = &for_update::AROUND;
 
     fn config(&self) -> &Config {
         &self.config

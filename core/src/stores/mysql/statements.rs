@@ -131,7 +131,8 @@ const LONGEST_SILENCE: u128 = 31_536_000;
 
 /// Has the server end a connection that is silent for so long, in whole seconds.
 pub(super) fn end_silent(ttl: Duration) -> String {
-    format!("SET SESSION wait_timeout = {}", ttl.as_millis().div_ceil(1000).clamp(1, LONGEST_SILENCE))
+    let seconds = ttl.as_millis().div_ceil(1000).clamp(1, LONGEST_SILENCE);
+    format!("SET SESSION wait_timeout = {seconds}")
 }
 
 /// The time at the database, where its table can be used if there is one.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::stores::postgres::layouts::examination::EXAMINATION;
-use lockwright_machines::stores::postgres::layouts::{self, native};
+use lockwright_machines::stores::postgres::layouts::{self, for_update, native};
 use lockwright_machines::stores::sql::examination::Examination;
+use lockwright_machines::stores::sql::of_connection::Around;
 use tokio::time::timeout;
 use tokio_postgres::{Client, Statement};
 
@@ -160,6 +161,7 @@ impl sql::store::Database for Arc<Database> {
     const SCHEMA: &'static str = native::SCHEMA;
     const MAKE: &'static Call = &native::MAKE;
     const EXAMINATION: &'static Examination = &EXAMINATION;
+    const AROUND: &'static Around = &for_update::AROUND;
 
     fn config(&self) -> &Config {
         &self.config

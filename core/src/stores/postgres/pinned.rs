@@ -24,7 +24,8 @@ const SETTLE: &str = "
   SELECT current_setting($1, true) = $2,
     CASE WHEN current_setting('server_version_num')::int >= 140000 THEN set_config('idle_session_timeout', $3, false)
     ELSE concat(set_config('tcp_keepalives_idle', $4, false), set_config('tcp_keepalives_interval', $4, false),
-      set_config('tcp_keepalives_count', '1', false)) END";
+      set_config('tcp_keepalives_count', '1', false)) END,
+    set_config('lock_timeout', '100', false)";
 
 /// See the [module](self).
 struct Session {

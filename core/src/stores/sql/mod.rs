@@ -16,6 +16,7 @@ mod known;
 mod patience;
 pub(super) mod records;
 pub(super) mod row;
+mod rows;
 pub(super) mod session;
 pub(super) mod store;
 pub(super) mod table;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-use lockwright_machines::stores::sql::advisory::{UNSAID, Wanted};
+use lockwright_machines::stores::sql::of_connection::{UNSAID, Wanted};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
@@ -102,7 +102,7 @@ impl<D: Database> Session<D> {
 
     fn ask(&self, request: &Request) -> oneshot::Receiver<Result<Reply, Unanswered>> {
         let (answer, answered) = oneshot::channel();
-        if let Some(wanted) = Wanted::of(request) {
+        if let Some((_, wanted)) = Wanted::of(request) {
             // Nobody takes it where the client is closed.
             let _ = self.queue.send(Asked { wanted, request: request.clone(), answer });
         }
@@ -340,7 +340,8 @@ impl Holds {
     }
 }
 
-fn attempt(request: &Request) -> Option<&Arc<str>> {
+/// For which attempt a lock is wanted.
+pub(super) fn attempt(request: &Request) -> Option<&Arc<str>> {
     match request.args.first() {
         Some(Arg::Text(attempt)) => Some(attempt),
         _ => None,
@@ -364,7 +365,7 @@ mod tests {
 
     fn asked(call: &'static Call, key: &str, attempt: &str) -> (Asked, Answer) {
         let (request, (answer, answered)) = (request(call, key, attempt), oneshot::channel());
-        (Asked { wanted: Wanted::of(&request).unwrap(), request, answer }, answered)
+        (Asked { wanted: Wanted::of(&request).unwrap().1, request, answer }, answered)
     }
 
     fn holding() -> Holds {
@@ -378,7 +379,7 @@ mod tests {
         let mut holds = holding();
         let known = |holds: &Holds, call, attempt| {
             let request = request(call, "k", attempt);
-            holds.answer(Wanted::of(&request).unwrap(), &request)
+            holds.answer(Wanted::of(&request).unwrap().1, &request)
         };
         assert_eq!((known(&holds, &TAKE, "a"), known(&holds, &TAKE, "b")), (Some(7), Some(0)));
         assert_eq!((known(&holds, &HOLDS, "a"), known(&holds, &HOLDS, "b")), (Some(1), Some(0)));

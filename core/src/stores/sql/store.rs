@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::stores::sql;
-use lockwright_machines::stores::sql::advisory::Wanted;
 use lockwright_machines::stores::sql::examination::Examination;
+use lockwright_machines::stores::sql::of_connection::{Around, Of, Wanted};
 
 use super::config::Config;
 use super::joined::{Executor, Statements, is_statement};
 use super::patience::Patience;
 use super::records::Records;
+use super::rows::Rows;
 use super::session::{Pinned, Session};
 use super::table::{Failure, Table};
 use crate::error::{Error, Kind};
@@ -30,6 +31,8 @@ pub(crate) trait Database: Table + Executor + Clone {
     const MAKE: &'static Call;
     /// How it is examined.
     const EXAMINATION: &'static Examination;
+    /// What is said on a connection that has a row.
+    const AROUND: &'static Around;
 
     fn config(&self) -> &Config;
 
@@ -57,6 +60,7 @@ pub(crate) struct SqlStore<D> {
     records: Arc<Records<D>>,
     statements: Statements<D>,
     session: Session<D>,
+    rows: Arc<Rows<D>>,
     patience: Patience,
     layouts: Vec<Arc<dyn Layout>>,
     closing: Closing,
@@ -69,7 +73,8 @@ impl<D: Database> SqlStore<D> {
         SqlStore {
             records: Arc::new(Records::new(database.clone(), clock.clone(), patience)),
             statements: Statements::new(database.clone(), clock, patience),
-            session: Session::new(database),
+            session: Session::new(database.clone()),
+            rows: Arc::new(Rows::new(database, patience)),
             patience,
             layouts,
             closing: Closing::default(),
@@ -92,13 +97,14 @@ impl<D: Database> SqlStore<D> {
             Place::Records => self.on_records(requests, limit).await,
             Place::Statements => self.statements.perform(requests, limit).await,
             Place::Session => self.session.perform(requests, limit).await,
+            Place::Rows => self.rows.perform(requests, limit).await,
         }
     }
 
     /// What locks of several layouts want at once, one layout after the other.
     async fn on_several(&self, requests: &[Request], limit: Time) -> Answered {
         let (mut began, mut parts) = (None, Vec::new());
-        for place in [Place::Records, Place::Statements, Place::Session] {
+        for place in [Place::Records, Place::Statements, Place::Session, Place::Rows] {
             let here = |(_, request): &(usize, &Request)| Place::of(request) == place;
             let (places, part): (Vec<_>, Vec<_>) = requests.iter().enumerate().filter(here).unzip();
             if part.is_empty() {
@@ -150,12 +156,14 @@ enum Place {
     Records,
     Statements,
     Session,
+    Rows,
 }
 
 impl Place {
     fn of(request: &Request) -> Self {
         match Wanted::of(request) {
-            Some(_) => Place::Session,
+            Some((Of::Name, _)) => Place::Session,
+            Some((Of::Row, _)) => Place::Rows,
             None if is_statement(request) => Place::Statements,
             None => Place::Records,
         }
@@ -241,6 +249,7 @@ impl<D: Database> Store for SqlStore<D> {
     fn close(&self) {
         self.closing.close();
         self.session.close();
+        self.rows.close();
         self.records.table.close();
     }
 }

@@ -1,15 +1,23 @@
-//! `advisory` in MySQL and MariaDB: see [there](crate::stores::sql::advisory). Its keys are the names themselves.
+//! `advisory` in MySQL and MariaDB: see [there](crate::stores::sql::of_connection). Its keys are the names themselves.
 
 use std::time::Duration;
 
-use crate::stores::sql::advisory::{
-    AdvisoryLayout, CLOCKED, Dialect, FREED, ON_ONE_CONNECTION, POLLED, advisory_statements,
+use crate::protocol::Call;
+use crate::stores::sql::of_connection::{
+    CLOCKED, ConnectionLayout, Dialect, FREED, ON_ONE_CONNECTION, Of, POLLED, Statements,
 };
-use crate::tables::joined::short_key;
+use crate::tables::joined::{short_key, statement};
 
 static DIALECT: Dialect = Dialect {
     store: "mysql",
-    statements: advisory_statements!(),
+    layout: "advisory",
+    of: Of::Name,
+    statements: Statements {
+        take: statement!("advisory", "take", true),
+        holds: Call { name: "holds", body: &[], batch: true },
+        give: statement!("advisory", "give", true),
+        look: statement!("advisory", "look", false),
+    },
     notes: &[
         ON_ONE_CONNECTION,
         FREED,
@@ -23,6 +31,6 @@ static DIALECT: Dialect = Dialect {
 };
 
 /// The layout, for a connection that puts `prefix` before every name and lasts for `ttl`.
-pub fn layout(prefix: &str, ttl: Duration) -> AdvisoryLayout {
-    AdvisoryLayout { dialect: &DIALECT, prefix: prefix.to_owned(), ttl }
+pub fn layout(prefix: &str, ttl: Duration) -> ConnectionLayout {
+    ConnectionLayout { dialect: &DIALECT, prefix: prefix.to_owned(), ttl }
 }

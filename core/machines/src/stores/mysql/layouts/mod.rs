@@ -2,6 +2,7 @@
 
 pub mod advisory;
 pub mod examination;
+pub mod for_update;
 pub mod int_lock;
 pub mod native;
 pub mod shedlock;
@@ -23,5 +24,6 @@ pub fn all(prefix: &str, ttl: Duration) -> Vec<Arc<dyn Layout>> {
         Arc::new(symfony::layout(prefix)),
         Arc::new(unique_index::layout(prefix)),
         Arc::new(advisory::layout(prefix, ttl)),
+        Arc::new(for_update::layout(prefix)),
     ]
 }

@@ -1,4 +1,4 @@
-//! `advisory` in PostgreSQL: see [there](crate::stores::sql::advisory). Its keys are numbers of 64 bits.
+//! `advisory` in PostgreSQL: see [there](crate::stores::sql::of_connection). Its keys are numbers of 64 bits.
 
 use std::time::Duration;
 
@@ -6,13 +6,22 @@ use blake2::digest::consts::U8;
 use blake2::{Blake2b, Digest};
 
 use crate::error::Result;
-use crate::stores::sql::advisory::{
-    AdvisoryLayout, CLOCKED, Dialect, FREED, ON_ONE_CONNECTION, POLLED, advisory_statements,
+use crate::protocol::Call;
+use crate::stores::sql::of_connection::{
+    CLOCKED, ConnectionLayout, Dialect, FREED, ON_ONE_CONNECTION, Of, POLLED, Statements,
 };
+use crate::tables::joined::statement;
 
 static DIALECT: Dialect = Dialect {
     store: "postgres",
-    statements: advisory_statements!(),
+    layout: "advisory",
+    of: Of::Name,
+    statements: Statements {
+        take: statement!("advisory", "take", true),
+        holds: Call { name: "holds", body: &[], batch: true },
+        give: statement!("advisory", "give", true),
+        look: statement!("advisory", "look", false),
+    },
     notes: &[
         ON_ONE_CONNECTION,
         FREED,
@@ -27,8 +36,8 @@ static DIALECT: Dialect = Dialect {
 };
 
 /// The layout, for a connection that puts `prefix` before every name and lasts for `ttl`.
-pub fn layout(prefix: &str, ttl: Duration) -> AdvisoryLayout {
-    AdvisoryLayout { dialect: &DIALECT, prefix: prefix.to_owned(), ttl }
+pub fn layout(prefix: &str, ttl: Duration) -> ConnectionLayout {
+    ConnectionLayout { dialect: &DIALECT, prefix: prefix.to_owned(), ttl }
 }
 
 /// As sqlalchemy-dlock (0.9) has it on machines whose numbers begin with their lowest byte.

@@ -1,20 +1,25 @@
-//! The layout `advisory`: locks that a database keeps for a connection, under a number or a name, in no table.
+//! Locks that a database keeps for a connection, and frees with it: the layouts `advisory`, under a number or a name in
+//! no table, and `for_update`, on a row whose transaction stays open.
 //!
-//! All locks of a client are on one connection of its own, which is its [session](Traits::bound): a database that loses
-//! it frees them. It knows connections only, and lets each have again what it has: which attempt a lock is for, and
-//! that it is for one, is kept beside the connection by the driver, which answers for it.
+//! A database knows connections only, and lets each have again what it has: which attempt a lock is for, and that it is
+//! for one, is kept beside the connection by the driver, which answers for it.
 //!
 //! ```text
-//!   take   attempt ->  since when it has it, also when asked again; 0 another has, or another attempt of this client
-//!   holds  attempt ->  1 it has it still; 0 not any more
-//!   give   attempt ->  1 it had it, and does not any more; 0 it had it not
-//!   look           ->  [connection who]   of whoever has it
+//!   take   attempt ttl-us ->  since when it has it, also when asked again; 0 another has, or another of this client's
+//!   holds  attempt ttl-us ->  1 it has it still; 0 not any more
+//!   give   attempt        ->  1 it had it, and does not any more; 0 it had it not
+//!   look                  ->  [connection who]   of whoever has it
 //! ```
 //!
-//! Since when is what the database's clock said once it had the lock, in microseconds since 1970: the fencing token.
+//! Since when is what the database's clock said once it had the lock, in microseconds since 1970: the fencing token. An
+//! undo is a `give`.
 //!
-//! An undo is a `give`. Requests of one client are done in the order in which they were made, so that nothing of an
-//! attempt comes behind its undo.
+//! **`advisory`**: all locks of a client are on one connection of its own, which is its [session](Traits::bound).
+//! Requests of one client are done in the order in which they were made, so that nothing of an attempt comes behind its
+//! undo.
+//!
+//! **`for_update`**: each lock is a connection, which the database ends where it is silent for the ttl: a `holds` is a
+//! word on it, and so a renewal.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -25,7 +30,7 @@ use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
 use crate::options::AcquireOptions;
 use crate::protocol::{
-    Call, Grant, Input, Inquiry, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, Term, Traits,
+    Arg, Call, Grant, Input, Inquiry, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, Term, Traits,
     Verdict,
 };
 use crate::replies::{answered, int, nonsense, operation, shown};
@@ -45,21 +50,29 @@ pub struct Statements {
     pub look: Call,
 }
 
-/// Those in the files of a folder that lies beside the source in which this stands.
-macro_rules! advisory_statements {
-    () => {
-        $crate::stores::sql::advisory::Statements {
-            take: $crate::tables::joined::statement!("advisory", "take", true),
-            holds: $crate::protocol::Call { name: "holds", body: &[], batch: true },
-            give: $crate::tables::joined::statement!("advisory", "give", true),
-            look: $crate::tables::joined::statement!("advisory", "look", false),
-        }
-    };
+/// What else is said on a connection that has a row, or is to have it.
+#[derive(Debug)]
+pub struct Around {
+    /// Begins a transaction, before a row is taken; nothing where that does so itself.
+    pub begin: Option<Call>,
+    /// Ends it with nothing taken.
+    pub end: Call,
+    /// Makes the row where there is none.
+    pub make: Call,
+    /// Says that its holder lives.
+    pub holds: Call,
 }
 
-pub(crate) use advisory_statements;
+/// Of what a connection has a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// A number or a name, on the connection that is the client's session.
+    Name,
+    /// A row, on a connection for it alone.
+    Row,
+}
 
-/// What a request wants of the client's session.
+/// What a request wants of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// That an attempt be the holder.
@@ -71,30 +84,39 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// That of this request; none where any connection will do.
-    pub fn of(request: &Request) -> Option<Self> {
-        match request.call.name {
-            "take" => Some(Wanted::Take),
-            "holds" => Some(Wanted::Holds),
-            "give" => Some(Wanted::Give),
-            _ => None,
-        }
+    /// That of this request, and on which connection; none where any will do.
+    pub fn of(request: &Request) -> Option<(Of, Self)> {
+        Some(match request.call.name {
+            "take" => (Of::Name, Wanted::Take),
+            "holds" => (Of::Name, Wanted::Holds),
+            "give" => (Of::Name, Wanted::Give),
+            "take row" => (Of::Row, Wanted::Take),
+            "holds row" => (Of::Row, Wanted::Holds),
+            "give row" => (Of::Row, Wanted::Give),
+            _ => return None,
+        })
     }
 }
 
 /// The code by which a database that cannot say whether it is done is refused.
 pub const UNSAID: &str = "UNSAID";
+/// The same for a lock beyond those for which a client may have connections.
+pub const TOO_MANY: &str = "TOOMANY";
 
 /// In what one database differs from others.
 #[derive(Debug)]
 pub struct Dialect {
     /// The store.
     pub store: &'static str,
+    /// The layout, as in the option `layout=`.
+    pub layout: &'static str,
+    /// Of what it is.
+    pub of: Of,
     /// What is said to it.
     pub statements: Statements,
     /// What a person should know, one sentence each.
     pub notes: &'static [&'static str],
-    /// The number or name under which it keeps the lock of that name.
+    /// The number, name or row under which it keeps the lock of that name.
     pub key: fn(&str) -> Result<String>,
 }
 
@@ -105,11 +127,16 @@ pub(crate) const FREED: &str = "A database that restarts, fails over or ends the
                                 reach hears of that within the ttl.";
 pub(crate) const CLOCKED: &str =
     "Tokens are the database's clock, read once the lock is had; nobody but its holder knows them.";
+pub(crate) const A_CONNECTION_EACH: &str =
+    "Each lock that is held is a connection with an open transaction, of which a client has 16 at most.";
+pub(crate) const ENDED: &str = "The database ends a transaction on which nothing is said for the ttl, and frees the row: a holder that it cannot reach hears of that before.";
+pub(crate) const SKIPPED: &str =
+    "Whoever waits passes over a row that is locked (SKIP LOCKED), and waits for no other's transaction.";
 pub(crate) const POLLED: &str = "Waiters poll, in no order: with several processes, one of them may wait long.";
 
 /// The layout, in one database.
 #[derive(Clone, Debug)]
-pub struct AdvisoryLayout {
+pub struct ConnectionLayout {
     /// The database.
     pub dialect: &'static Dialect,
     /// The connection's prefix, put before every name.
@@ -118,9 +145,9 @@ pub struct AdvisoryLayout {
     pub ttl: Duration,
 }
 
-impl Layout for AdvisoryLayout {
+impl Layout for ConnectionLayout {
     fn name(&self) -> &'static str {
-        "advisory"
+        self.dialect.layout
     }
 
     fn guarantees(&self) -> Guarantees {
@@ -144,7 +171,7 @@ impl Layout for AdvisoryLayout {
     }
 
     fn check(&self, options: &AcquireOptions) -> Result<()> {
-        if options.ttl <= self.ttl {
+        if self.dialect.of == Of::Row || options.ttl <= self.ttl {
             return Ok(());
         }
         let (wanted, most) = (crate::span::written(options.ttl), crate::span::written(self.ttl));
@@ -156,7 +183,7 @@ impl Layout for AdvisoryLayout {
     }
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
-        Box::new(AdvisoryLock { statements: &self.dialect.statements, key })
+        Box::new(ConnectionLock { dialect: self.dialect, key })
     }
 
     fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
@@ -174,8 +201,8 @@ impl Layout for AdvisoryLayout {
     }
 
     fn break_hold(&self, _: Arc<str>, _: u64) -> Inquiry<'_, bool> {
-        let message = "the database does not know the token of an advisory lock; inspect tells whose connection has it, which its \
-                       operator can end";
+        let message = "the database does not know the tokens of what its connections have; inspect tells whose connection has it, \
+                       which its operator can end";
         Inquiry::Done(Err(Error::unsupported("break", message)))
     }
 }
@@ -200,30 +227,47 @@ fn holder(connection: &str, who: &str) -> Holder {
 fn refused(operation: &'static str, code: &str, message: &str) -> Error {
     let (kind, what) = match code {
         UNSAID => (Kind::Unavailable, "the database cannot say whether it keeps the lock; see its log"),
-        _ => (Kind::Auth, "this user may not use advisory locks; see the cause"),
+        TOO_MANY => (
+            Kind::Unavailable,
+            "each lock of the layout for_update is a connection, of which this client has no more; give some back",
+        ),
+        "42P01" | "1146" => (
+            Kind::InvalidConfig,
+            "the database has no table resource_lock; make it as the page of this database says, or correct its name in the address",
+        ),
+        "42501" | "1142" | "1143" => (
+            Kind::Auth,
+            "this user may not take such locks; for for_update, GRANT SELECT, INSERT, UPDATE ON resource_lock TO it",
+        ),
+        _ => (Kind::ForeignLayout, "the database refused it; see the cause"),
     };
     Error::new(kind, operation, what).caused_by(format!("{code}: {message}"))
 }
 
 /// The machine of one contender for the lock under one key.
 #[derive(Clone, Debug)]
-struct AdvisoryLock {
-    statements: &'static Statements,
+struct ConnectionLock {
+    dialect: &'static Dialect,
     key: Arc<str>,
 }
 
-impl AdvisoryLock {
+impl ConnectionLock {
     fn begin(&self, intent: &Intent) -> Result<Request> {
-        let call = match intent {
+        let Statements { take, holds, give, .. } = &self.dialect.statements;
+        let attempt = Arg::Text(intent.terms().attempt.to_string().into());
+        let lasting = |call, ttl: Duration| {
+            let ttl = Arg::Int(i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX));
+            Request::new(call, self.key.clone(), [attempt.clone(), ttl])
+        };
+        Ok(match intent {
             Intent::Acquire { prev: Some(_), .. } | Intent::Undo { prev: Some(_), .. } => {
-                let message = "the layout advisory cannot yield, yet it was asked to";
+                let message = "what a connection has cannot be yielded, yet it was asked for";
                 return Err(Error::new(Kind::Internal, operation(intent.op()), message));
             }
-            Intent::Acquire { .. } => &self.statements.take,
-            Intent::Renew { .. } => &self.statements.holds,
-            Intent::Release { .. } | Intent::Undo { .. } => &self.statements.give,
-        };
-        Ok(Request::new(call, self.key.clone(), [intent.terms().attempt.to_string().as_str().into()]))
+            Intent::Acquire { terms, .. } => lasting(take, terms.ttl),
+            Intent::Renew { ttl, .. } => lasting(holds, *ttl),
+            Intent::Release { .. } | Intent::Undo { .. } => Request::new(give, self.key.clone(), [attempt]),
+        })
     }
 }
 
@@ -243,7 +287,7 @@ fn verdict(op: Op, did: i64) -> Option<Verdict> {
     })
 }
 
-impl Protocol for AdvisoryLock {
+impl Protocol for ConnectionLock {
     fn step(&mut self, input: Input<'_>) -> Step {
         match input {
             Input::Begin(intent) => match self.begin(&intent) {
@@ -261,7 +305,7 @@ impl Protocol for AdvisoryLock {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: 1, yields: false, push: Push::None, bound: true }
+        Traits { block: 1, yields: false, push: Push::None, bound: self.dialect.of == Of::Name }
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {
@@ -269,6 +313,6 @@ impl Protocol for AdvisoryLock {
     }
 
     fn fingerprint(&self, mut state: &mut dyn Hasher) {
-        self.key.hash(&mut state);
+        (self.dialect.layout, &self.key).hash(&mut state);
     }
 }
