@@ -439,6 +439,11 @@ fn whoever_is_cut_off_loses_its_row_in_time() {
     on_connections("shut", |advisory| advisory.whoever_is_cut_off_loses_its_row_in_time());
 }
 
+#[test]
+fn a_server_that_is_slow_costs_nobody_a_lock() {
+    on_connections("slow", |advisory| advisory.a_server_that_is_slow_costs_nobody_a_lock());
+}
+
 /// The server would give a connection what it has again, and MySQL also under a name that differs in case.
 #[test]
 fn a_connection_is_not_given_again_what_it_has() {

@@ -390,6 +390,11 @@ fn whoever_is_cut_off_loses_its_row_in_time() {
 }
 
 #[test]
+fn a_server_that_is_slow_costs_nobody_a_lock() {
+    on_connections("slow", |advisory| advisory.a_server_that_is_slow_costs_nobody_a_lock());
+}
+
+#[test]
 fn a_pooler_is_refused_that_would_give_a_lock_to_others() {
     for settings in ["", "ignore_startup_parameters = options\n"] {
         let pooler = Pooler::with(settings);

@@ -29,6 +29,15 @@ impl Advisory<'_> {
         client(self.uri, &format!("layout=advisory&{options}"))
     }
 
+    /// A way to the server that can be shut, and its address.
+    fn behind_a_gate(&self) -> (Gate, String) {
+        let (user, place) = self.uri.split_once('@').unwrap();
+        let (server, database) = place.split_once('/').unwrap();
+        let gate = Gate::before(server.split_once(':').unwrap().1.parse().unwrap());
+        let beyond = format!("{user}@{}/{database}", gate.address());
+        (gate, beyond)
+    }
+
     /// Locks go from one client to the next, and all of a client's are on one connection.
     pub fn locks_of_a_client_are_on_one_connection(&self) {
         let (first, second, name) = (self.client(""), self.client(""), name("x"));
@@ -84,10 +93,7 @@ impl Advisory<'_> {
     /// A holder whom nothing reaches knows that its time is over before the server gives its locks to others, also
     /// where it still waits for an answer.
     pub fn whoever_is_cut_off_knows_it_before_others_have_the_lock(&self) {
-        let (user, place) = self.uri.split_once('@').unwrap();
-        let (server, database) = place.split_once('/').unwrap();
-        let gate = Gate::before(server.split_once(':').unwrap().1.parse().unwrap());
-        let beyond = format!("{user}@{}/{database}", gate.address());
+        let (gate, beyond) = self.behind_a_gate();
         let (first, second, name) =
             (client(&beyond, "layout=advisory&ttl=2s&response_timeout=30s"), self.client("ttl=2s"), name("x"));
         let held = first.lock(&name).acquire().unwrap();
@@ -101,6 +107,23 @@ impl Advisory<'_> {
         assert!(first.lock(&name).try_acquire().unwrap().is_none());
         assert_eq!(taken.release().unwrap(), ReleaseOutcome::Released);
         assert_eq!(first.lock(&name).acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+    }
+
+    /// A server that is silent for less than the ttl costs nobody a lock, though an answer takes longer than it may.
+    pub fn a_server_that_is_slow_costs_nobody_a_lock(&self) {
+        let ((gate, beyond), second, name) = (self.behind_a_gate(), self.client("ttl=8s"), name("x"));
+        let layouts = ["advisory", "for_update"];
+        let first = client(&beyond, "ttl=8s");
+        let held = layouts.map(|layout| first.lock(&name).layout(layout).acquire().unwrap());
+        gate.shut();
+        std::thread::sleep(Duration::from_secs(4));
+        gate.open();
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(held.iter().all(|guard| guard.is_held()));
+        for (layout, guard) in layouts.iter().zip(held) {
+            assert!(second.lock(&name).layout(layout).try_acquire().unwrap().is_none());
+            assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+        }
     }
 
     /// What cannot be had of such locks is said.
@@ -173,10 +196,7 @@ impl Advisory<'_> {
 
     /// Whoever is cut off believes in its row no longer than the server keeps it.
     pub fn whoever_is_cut_off_loses_its_row_in_time(&self) {
-        let (user, place) = self.uri.split_once('@').unwrap();
-        let (server, database) = place.split_once('/').unwrap();
-        let gate = Gate::before(server.split_once(':').unwrap().1.parse().unwrap());
-        let beyond = format!("{user}@{}/{database}", gate.address());
+        let (gate, beyond) = self.behind_a_gate();
         let (first, second, name) = (client(&beyond, "layout=for_update&ttl=2s"), self.on_rows("ttl=2s"), name("x"));
         let held = first.lock(&name).acquire().unwrap();
         // It is renewed.

@@ -99,7 +99,9 @@ impl<D: Database> Rows<D> {
         let row = locked(&self.rows).entry(request.key.clone()).or_default().clone();
         let task = runtime::handle().map_err(Failure::NotDone)?.spawn(async move {
             let mut held = row.lock().await;
-            let done = timeout(patience, rows.on(&mut held, &request)).await;
+            // What is had is not given up for a server that is slow.
+            let lasts = held.as_ref().map_or(Duration::ZERO, |held| held.until.since(clock::now()));
+            let done = timeout(patience.max(lasts), rows.on(&mut held, &request)).await;
             // Whatever the connection was asked, its end takes it back.
             let done = done.unwrap_or_else(|_| {
                 *held = None;
@@ -110,9 +112,13 @@ impl<D: Database> Rows<D> {
             rows.forget(&request.key, &row, is_free);
             done
         });
-        task.await.unwrap_or_else(|ended| {
-            Err(Failure::Unknown(Error::new(Kind::Internal, "connect", "a statement ended early").caused_by(ended)))
-        })
+        match timeout(patience, task).await {
+            Ok(Ok(done)) => done,
+            Ok(Err(ended)) => {
+                Err(Failure::Unknown(Error::new(Kind::Internal, "connect", "a statement ended early").caused_by(ended)))
+            }
+            Err(_) => Err(Failure::Unknown(silent())),
+        }
     }
 
     /// A row that is free is not remembered, unless somebody else is at it.

@@ -223,14 +223,20 @@ impl<D: Database> Life<'_, D> {
         self.session.database.config().ttl
     }
 
+    /// How long an answer is waited for: what is had is not given up for a database that is slow.
+    fn patience(&self, now: Time) -> Duration {
+        let lasts = if self.holds.0.is_empty() { Duration::ZERO } else { self.sent.after(self.ttl()).since(now) };
+        self.session.database.config().response_timeout.max(lasts)
+    }
+
     /// Has the batch done, or only asks for a sign of life; fails where the connection is of no use any more.
     async fn exchange(&mut self, batch: Batch) -> Result<(), ()> {
         let mut requests: Vec<_> = batch.sent.iter().map(Asked::sends).collect();
         if requests.is_empty() {
             requests.push(Request::new(D::CLOCK, "".into(), []));
         }
-        let (sent, patience) = (clock::now(), self.session.database.config().response_timeout);
-        let answered = timeout(patience, self.connection.ask(&requests)).await;
+        let sent = clock::now();
+        let answered = timeout(self.patience(sent), self.connection.ask(&requests)).await;
         let error = match answered {
             Ok(Ok(replies)) if replies.len() == requests.len() => {
                 self.sent = sent;
