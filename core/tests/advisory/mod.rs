@@ -111,14 +111,14 @@ impl Advisory<'_> {
 
     /// A server that is silent for less than the ttl costs nobody a lock, though an answer takes longer than it may.
     pub fn a_server_that_is_slow_costs_nobody_a_lock(&self) {
-        let ((gate, beyond), second, name) = (self.behind_a_gate(), self.client("ttl=8s"), name("x"));
+        let ((gate, beyond), second, name) = (self.behind_a_gate(), self.client("ttl=6s"), name("x"));
         let layouts = ["advisory", "for_update"];
-        let first = client(&beyond, "ttl=8s");
+        let first = client(&beyond, "ttl=6s&response_timeout=500ms");
         let held = layouts.map(|layout| first.lock(&name).layout(layout).acquire().unwrap());
         gate.shut();
-        std::thread::sleep(Duration::from_secs(4));
+        std::thread::sleep(Duration::from_millis(2500));
         gate.open();
-        std::thread::sleep(Duration::from_secs(2));
+        std::thread::sleep(Duration::from_secs(1));
         assert!(held.iter().all(|guard| guard.is_held()));
         for (layout, guard) in layouts.iter().zip(held) {
             assert!(second.lock(&name).layout(layout).try_acquire().unwrap().is_none());
@@ -200,7 +200,7 @@ impl Advisory<'_> {
         let (first, second, name) = (client(&beyond, "layout=for_update&ttl=2s"), self.on_rows("ttl=2s"), name("x"));
         let held = first.lock(&name).acquire().unwrap();
         // It is renewed.
-        std::thread::sleep(Duration::from_secs(4));
+        std::thread::sleep(Duration::from_millis(2500));
         assert!(held.is_held() && self.has_row(&name));
         let fresh = format!("{name}-fresh");
         let locks = [&name, &fresh].map(|name| second.lock(name).timeout(Duration::from_secs(20)).build().unwrap());
