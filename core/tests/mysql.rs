@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use advisory::Advisory;
@@ -256,8 +257,12 @@ fn a_row_that_somebody_keeps_is_waited_for_in_vain_and_nothing_is_done_late() {
     assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
 }
 
+/// Held by whoever changes what the whole server is like, and by whoever looks at it.
+static SERVER: Mutex<()> = Mutex::new(());
+
 #[test]
 fn a_server_that_only_reads_is_waited_for() {
+    let _server = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
     let (host, port, database) = place();
     let (client, name) = (client(&address(), "store_timeout=10s"), name("x"));
     let _ = client.lock(&name).acquire().unwrap().release().unwrap();
@@ -361,6 +366,7 @@ fn examined(uri: &str) -> Vec<(&'static str, Severity)> {
 
 #[test]
 fn a_server_that_is_fit_says_so_and_what_a_table_or_a_user_lacks_is_found() {
+    let _server = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
     let (host, port, database) = place();
     let user = user("");
     let as_user = format!("mysql://{user}:x@{host}:{port}/{database}");
