@@ -197,7 +197,7 @@ impl Advisory<'_> {
     /// Whoever is cut off believes in its row no longer than the server keeps it.
     pub fn whoever_is_cut_off_loses_its_row_in_time(&self) {
         let (gate, beyond) = self.behind_a_gate();
-        let (first, second, name) = (client(&beyond, "layout=for_update&ttl=2s"), self.on_rows("ttl=2s"), name("x"));
+        let (first, second, name) = (client(&beyond, "layout=for_update&ttl=3s"), self.on_rows("ttl=3s"), name("x"));
         let held = first.lock(&name).acquire().unwrap();
         // It is renewed.
         std::thread::sleep(Duration::from_millis(2500));
