@@ -9,7 +9,8 @@ import json
 import os
 import sys
 import threading
-from typing import Any, Dict, List, Optional
+import time
+from typing import Any, Callable, Dict, List, Optional
 
 from python_common import Command, Log, now, say
 
@@ -20,6 +21,16 @@ class Failed(Exception):
     def __init__(self, code: str, message: str, retryable: bool = False) -> None:
         super().__init__(message)
         self.code, self.retryable = code, retryable
+
+
+def polled(take: Callable[[], bool], timeout: Optional[float], pause: float) -> bool:
+    """Tries again and again, for as long as it takes where there is no timeout; whether it was had in time."""
+    give_up = None if timeout is None else time.monotonic() + timeout
+    while not take():
+        if give_up is not None and time.monotonic() >= give_up:
+            return False
+        time.sleep(pause)
+    return True
 
 
 class Held:

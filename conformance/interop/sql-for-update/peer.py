@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import sys
-import time
 from typing import Any, Optional
 from urllib.parse import unquote, urlsplit
 
@@ -13,7 +12,7 @@ import pymysql
 
 sys.path.append(str(pathlib.Path(__file__).parents[2] / "shims"))
 from python_common import now  # noqa: E402
-from python_peer import TTL, Failed, Held, Peer  # noqa: E402
+from python_peer import TTL, Failed, Held, Peer, polled  # noqa: E402
 
 POLL = 0.01
 SELECT = "SELECT owner FROM resource_lock WHERE resource_name = %s FOR UPDATE NOWAIT"
@@ -48,13 +47,10 @@ class ForUpdate(Peer):
 
     def acquire(self, client: Any, name: str, ttl: float, timeout: Optional[float]) -> Optional[Held]:
         connection = connected(client.uri)
-        give_up = None if timeout is None else time.monotonic() + timeout
-        while not self.take(connection, name):
-            if give_up is not None and time.monotonic() >= give_up:
-                connection.close()
-                return None
-            time.sleep(POLL)
-        return Held(connection, now(), TTL)
+        if polled(lambda: self.take(connection, name), timeout, POLL):
+            return Held(connection, now(), TTL)
+        connection.close()
+        return None
 
     def take(self, connection: Any, name: str) -> bool:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any, Callable, Optional
@@ -15,7 +14,7 @@ from sqlalchemy_dlock import create_sadlock
 
 sys.path.append(str(pathlib.Path(__file__).parents[2] / "shims"))
 from python_common import now  # noqa: E402
-from python_peer import TTL, Failed, Held, Peer  # noqa: E402
+from python_peer import TTL, Failed, Held, Peer, polled  # noqa: E402
 
 POLL = 0.01
 DRIVERS = {"postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
@@ -56,13 +55,10 @@ class SqlalchemyDlock(Peer):
 
     def acquire(self, client: Any, name: str, ttl: float, timeout: Optional[float]) -> Optional[Held]:
         lock = Lock(client.engine, name)
-        give_up = None if timeout is None else time.monotonic() + timeout
-        while not lock.do(lambda: lock.lock.acquire(block=False)):
-            if give_up is not None and time.monotonic() >= give_up:
-                lock.close()
-                return None
-            time.sleep(POLL)
-        return Held(lock, now(), TTL)
+        if polled(lambda: lock.do(lambda: lock.lock.acquire(block=False)), timeout, POLL):
+            return Held(lock, now(), TTL)
+        lock.close()
+        return None
 
     def release(self, held: Held) -> str:
         held.lock.do(held.lock.lock.release)

@@ -104,7 +104,7 @@ pub(super) const BY_DATABASE_CLOCK: &str = "Leases of ours end by the database's
 pub(super) const DIGESTS: &str = "There are no names in the table, only digests of them, and no holder cards: list is refused, and inspect tells less.";
 pub(super) const PROMOTED: &str =
     "A replica that is promoted without the last commits of its primary may grant a lock that was granted there.";
-pub(super) const POLLED: &str = "Waiters poll, in no order: with several processes, one of them may wait long.";
+pub(crate) const POLLED: &str = "Waiters poll, in no order: with several processes, one of them may wait long.";
 
 /// The key of a table that has the name itself, in a column of 64 characters.
 pub(crate) fn short_key(table: &str, name: &str) -> Result<String> {

@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use lockwright_machines::stores::sql::of_connection::{TOO_MANY, UNSAID, Wanted};
+use lockwright_machines::stores::sql::of_connection::{TOO_MANY, Wanted};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::patience::Patience;
-use super::session::{Pinned, attempt};
+use super::session::{Pinned, attempt, unsaid};
 use super::store::{Database, silent};
 use super::table::Failure;
 use crate::error::{Error, Kind};
@@ -288,10 +288,6 @@ impl Tried {
             _ => Tried::Refused(unsaid("it said something else")),
         }
     }
-}
-
-fn unsaid(message: &str) -> Reply {
-    Reply::Error { code: UNSAID.into(), message: message.into() }
 }
 
 /// The same as a statement has it, which knows no attempts, with how long the server waits, in milliseconds.

@@ -191,11 +191,13 @@ impl<D: Database> Life<'_, D> {
             take_all(asked, waiting);
             if waiting.is_empty() {
                 match self.woken(asked).await {
-                    Woken::Asked(first) => waiting.push_back(first),
+                    Woken::Asked(first) => {
+                        waiting.push_back(first);
+                        continue;
+                    }
                     Woken::Silent if self.session.sink().is_some() => {}
                     Woken::Silent | Woken::Ended => return,
                 }
-                take_all(asked, waiting);
             }
             if self.exchange(Batch::of(waiting, &self.holds)).await.is_err() {
                 return;
@@ -269,15 +271,16 @@ impl<D: Database> Life<'_, D> {
 fn said(reply: &Reply) -> Reply {
     match reply {
         Reply::List(row) => match row.as_slice() {
-            [Reply::Text(did)] => did.parse().map_or_else(|_| unsaid(), Reply::Int),
-            _ => unsaid(),
+            [Reply::Text(did)] => did.parse().map_or_else(|_| unsaid("it said no number"), Reply::Int),
+            _ => unsaid("it said neither yes nor no"),
         },
         other => other.clone(),
     }
 }
 
-fn unsaid() -> Reply {
-    Reply::Error { code: UNSAID.into(), message: "it said neither yes nor no".into() }
+/// The answer of a database that said only this.
+pub(super) fn unsaid(message: &str) -> Reply {
+    Reply::Error { code: UNSAID.into(), message: message.into() }
 }
 
 /// What goes out at once, and what is answered without.

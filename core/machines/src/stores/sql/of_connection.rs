@@ -30,8 +30,8 @@ use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
 use crate::options::AcquireOptions;
 use crate::protocol::{
-    Arg, Call, Grant, Input, Inquiry, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, Term, Traits,
-    Verdict,
+    Arg, Body, Call, Grant, Input, Inquiry, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, Term,
+    Traits, Verdict,
 };
 use crate::replies::{answered, int, nonsense, operation, shown};
 use crate::tables::joined::text;
@@ -48,6 +48,28 @@ pub struct Statements {
     pub give: Call,
     /// Look at it.
     pub look: Call,
+}
+
+impl Statements {
+    /// Those on numbers or names, of which many travel together.
+    pub const fn on_names(take: Body, give: Body, look: Body) -> Self {
+        Statements {
+            take: Call { name: "take", body: take, batch: true },
+            holds: Call { name: "holds", body: &[], batch: true },
+            give: Call { name: "give", body: give, batch: true },
+            look: Call { name: "look", body: look, batch: false },
+        }
+    }
+
+    /// Those on rows, each on a connection of its own.
+    pub const fn on_rows(take: Body, give: Body, look: Body) -> Self {
+        Statements {
+            take: Call { name: "take row", body: take, batch: false },
+            holds: Call { name: "holds row", body: &[], batch: true },
+            give: Call { name: "give row", body: give, batch: false },
+            look: Call { name: "look", body: look, batch: false },
+        }
+    }
 }
 
 /// What else is said on a connection that has a row, or is to have it.
@@ -132,7 +154,6 @@ pub(crate) const A_CONNECTION_EACH: &str =
 pub(crate) const ENDED: &str = "The database ends a transaction on which nothing is said for the ttl, and frees the row: a holder that it cannot reach hears of that before.";
 pub(crate) const SKIPPED: &str =
     "Whoever waits passes over a row that is locked (SKIP LOCKED), and waits for no other's transaction.";
-pub(crate) const POLLED: &str = "Waiters poll, in no order: with several processes, one of them may wait long.";
 
 /// The layout, in one database.
 #[derive(Clone, Debug)]
@@ -141,7 +162,7 @@ pub struct ConnectionLayout {
     pub dialect: &'static Dialect,
     /// The connection's prefix, put before every name.
     pub prefix: String,
-    /// How long the client's connection certainly lasts without a word from the database.
+    /// How long a lock may last: where all are on one connection, as long as that does without a word.
     pub ttl: Duration,
 }
 
@@ -171,7 +192,7 @@ impl Layout for ConnectionLayout {
     }
 
     fn check(&self, options: &AcquireOptions) -> Result<()> {
-        if self.dialect.of == Of::Row || options.ttl <= self.ttl {
+        if options.ttl <= self.ttl {
             return Ok(());
         }
         let (wanted, most) = (crate::span::written(options.ttl), crate::span::written(self.ttl));

@@ -2,22 +2,18 @@
 
 use std::time::Duration;
 
-use crate::protocol::Call;
-use crate::stores::sql::of_connection::{
-    CLOCKED, ConnectionLayout, Dialect, FREED, ON_ONE_CONNECTION, Of, POLLED, Statements,
-};
-use crate::tables::joined::{short_key, statement};
+use crate::stores::sql::of_connection::{CLOCKED, ConnectionLayout, Dialect, FREED, ON_ONE_CONNECTION, Of, Statements};
+use crate::tables::joined::{POLLED, short_key};
 
 static DIALECT: Dialect = Dialect {
     store: "mysql",
     layout: "advisory",
     of: Of::Name,
-    statements: Statements {
-        take: statement!("advisory", "take", true),
-        holds: Call { name: "holds", body: &[], batch: true },
-        give: statement!("advisory", "give", true),
-        look: statement!("advisory", "look", false),
-    },
+    statements: Statements::on_names(
+        &[include_str!("advisory/take.sql")],
+        &[include_str!("advisory/give.sql")],
+        &[include_str!("advisory/look.sql")],
+    ),
     notes: &[
         ON_ONE_CONNECTION,
         FREED,

@@ -7,9 +7,9 @@
 
 use crate::protocol::Call;
 use crate::stores::sql::of_connection::{
-    A_CONNECTION_EACH, Around, CLOCKED, ConnectionLayout, Dialect, ENDED, FREED, Of, POLLED, SKIPPED, Statements,
+    A_CONNECTION_EACH, Around, CLOCKED, ConnectionLayout, Dialect, ENDED, FREED, Of, SKIPPED, Statements,
 };
-use crate::tables::joined::short_key;
+use crate::tables::joined::{POLLED, short_key};
 
 /// What the driver says besides.
 pub static AROUND: Around = Around {
@@ -23,12 +23,11 @@ static DIALECT: Dialect = Dialect {
     store: "mysql",
     layout: "for_update",
     of: Of::Row,
-    statements: Statements {
-        take: Call { name: "take row", body: &[include_str!("for_update/take.sql")], batch: false },
-        holds: Call { name: "holds row", body: &[], batch: true },
-        give: Call { name: "give row", body: &["COMMIT; SELECT 1"], batch: false },
-        look: Call { name: "look", body: &[include_str!("for_update/look.sql")], batch: false },
-    },
+    statements: Statements::on_rows(
+        &[include_str!("for_update/take.sql")],
+        &["COMMIT; SELECT 1"],
+        &[include_str!("for_update/look.sql")],
+    ),
     notes: &[
         A_CONNECTION_EACH,
         ENDED,

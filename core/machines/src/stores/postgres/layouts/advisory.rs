@@ -6,22 +6,18 @@ use blake2::digest::consts::U8;
 use blake2::{Blake2b, Digest};
 
 use crate::error::Result;
-use crate::protocol::Call;
-use crate::stores::sql::of_connection::{
-    CLOCKED, ConnectionLayout, Dialect, FREED, ON_ONE_CONNECTION, Of, POLLED, Statements,
-};
-use crate::tables::joined::statement;
+use crate::stores::sql::of_connection::{CLOCKED, ConnectionLayout, Dialect, FREED, ON_ONE_CONNECTION, Of, Statements};
+use crate::tables::joined::POLLED;
 
 static DIALECT: Dialect = Dialect {
     store: "postgres",
     layout: "advisory",
     of: Of::Name,
-    statements: Statements {
-        take: statement!("advisory", "take", true),
-        holds: Call { name: "holds", body: &[], batch: true },
-        give: statement!("advisory", "give", true),
-        look: statement!("advisory", "look", false),
-    },
+    statements: Statements::on_names(
+        &[include_str!("advisory/take.sql")],
+        &[include_str!("advisory/give.sql")],
+        &[include_str!("advisory/look.sql")],
+    ),
     notes: &[
         ON_ONE_CONNECTION,
         FREED,
