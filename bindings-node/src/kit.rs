@@ -25,6 +25,11 @@ pub fn kit_key_range(key: String) -> Vec<String> {
 }
 
 #[napi(catch_unwind)]
+pub fn kit_advisory_key(key: String) -> BigInt {
+    kit::advisory_key(&key).into()
+}
+
+#[napi(catch_unwind)]
 pub fn kit_header_value(epoch: BigInt, token: BigInt) -> String {
     kit::header_value(Token { epoch: epoch.get_u64().1, n: token.get_u64().1 })
 }

@@ -178,6 +178,7 @@ test('the kit refuses tokens that come too late', () => {
   assert.throws(() => fence.admit({ token: 8n }), { name: 'Stale', message: /token 8 is stale/ })
   assert.deepEqual(fence.highest, { token: 1n, epoch: 1n })
   assert.deepEqual(kit.keyRange('orders:42'), ['orders:42/', 'orders:420'])
+  assert.equal(kit.advisoryKey('zürich'), -8876762214372858569n)
   assert.equal(kit.sqlCondition('fence'), '(fence IS NULL OR fence <= ?)')
   assert.equal(kit.HEADER, 'If-Fence')
   assert.match(kit.SET_SCRIPT, /KEYS\[2\]/)

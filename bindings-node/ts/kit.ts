@@ -74,6 +74,14 @@ export function keyRange(key: string): [from: string, to: string] {
   return native.kitKeyRange(text('kit', 'key', key))
 }
 
+/**
+ * The number by which PostgreSQL knows the advisory lock of `key`, a lock's name with the address's prefix before it. A transaction
+ * that takes it itself, by `pg_advisory_xact_lock`, and the holders of that lock in layout `advisory` exclude one another.
+ */
+export function advisoryKey(key: string): bigint {
+  return native.kitAdvisoryKey(text('kit', 'key', key))
+}
+
 /** The value of the header. */
 export function headerValue({ token, epoch = 0n }: Fenced): string {
   return native.kitHeaderValue(checkedToken('kit', epoch), checkedToken('kit', token))

@@ -124,6 +124,7 @@ interface Native {
   kitSetScript(): string
   kitSqlCondition(column: string, placeholder: string): string
   kitKeyRange(key: string): [string, string]
+  kitAdvisoryKey(key: string): bigint
   kitHeaderValue(epoch: bigint, token: bigint): string
   kitReadHeader(value: string): bigint[]
 }

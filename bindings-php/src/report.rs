@@ -81,6 +81,13 @@ impl Kit {
         Ok(kit::key_range(&text("kit", "key", key)?).into())
     }
 
+    /// The number by which PostgreSQL knows the advisory lock of `key`, a lock's name with the address's prefix before
+    /// it. A transaction that takes it itself, by `pg_advisory_xact_lock`, and the holders of that lock in layout
+    /// `advisory` exclude one another.
+    pub fn advisory_key(key: &Zval) -> PhpResult<i64> {
+        Ok(kit::advisory_key(&text("kit", "key", key)?))
+    }
+
     /// The value of the header.
     pub fn header_value(token: &Zval, epoch: Option<&Zval>) -> PhpResult<String> {
         let epoch = epoch.map(self::token).transpose()?.unwrap_or_default();

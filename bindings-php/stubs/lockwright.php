@@ -828,6 +828,13 @@ final class Kit
      */
     public static function keyRange(string $key): array {}
 
+    /**
+     * The number by which PostgreSQL knows the advisory lock of `key`, a lock's name with the address's prefix before it.
+     * A transaction that takes it itself, by `pg_advisory_xact_lock`, and the holders of that lock in layout `advisory`
+     * exclude one another.
+     */
+    public static function advisoryKey(string $key): int {}
+
     /** The value of the header. */
     public static function headerValue(int|string $token, int|string|null $epoch = null): string {}
 

@@ -193,6 +193,7 @@ final class PrimitivesTest extends TestCase
         $this->assertNull(Kit::readHeader('none'));
         $this->assertStringContainsString('version', Kit::sqlCondition('version'));
         $this->assertSame(['orders:42/', 'orders:420'], Kit::keyRange('orders:42'));
+        $this->assertSame(5584380421345094869, Kit::advisoryKey('orders'));
         $this->assertNotSame('', Kit::HEADER . Kit::SET_SCRIPT);
     }
 }

@@ -52,6 +52,7 @@ use value::PYTHON;
 mod _lockwright {
     #[pymodule_export]
     use crate::{
+        advisory_key,
         aio::Reactor,
         barrier::Barrier,
         client::{Client, connect},
@@ -114,6 +115,13 @@ fn sql_condition(column: &str, placeholder: &str) -> String {
 #[pyfunction]
 fn key_range(key: &str) -> (String, String) {
     kit::key_range(key).into()
+}
+
+/// The number by which PostgreSQL knows the advisory lock of `key`, a lock's name with the address's prefix before it:
+/// for `pg_advisory_xact_lock`, as `kit.advisory_lock` says it.
+#[pyfunction]
+fn advisory_key(key: &str) -> i64 {
+    kit::advisory_key(key)
 }
 
 /// The value of the header.

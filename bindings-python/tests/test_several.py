@@ -250,5 +250,6 @@ def test_the_kit_refuses_who_comes_late():
     db.execute("CREATE TABLE t (value, fence INTEGER)")
     db.execute("INSERT INTO t VALUES (0, NULL)")
     assert kit.key_range('orders:42') == ('orders:42/', 'orders:420')
+    assert kit.advisory_key('zürich') == -8876762214372858569
     update = f"UPDATE t SET value = ?1, fence = ?2 WHERE {kit.sql_condition('fence', '?2')}"
     assert [db.execute(update, (value, token)).rowcount for value, token in [(1, 7), (2, 7), (3, 6)]] == [1, 1, 0]

@@ -17,6 +17,7 @@ pub(crate) fn kit(request: &mut Request<'_>) -> Result<Reply> {
             None => Value::Nothing,
         }),
         5 => Reply::told(Value::List(core::key_range(&request.text()?).map(|key| Value::Text(key.into())).into())),
+        6 => Reply::told(core::advisory_key(&request.text()?).to_string()),
         _ => return Err(lost_track("kit")),
     })
 }

@@ -50,6 +50,7 @@ __all__ = [
     "restored",
     "sql_condition",
     "key_range",
+    "advisory_key",
 ]
 
 __version__: Final[str]
@@ -632,6 +633,11 @@ def key_range(key: str) -> tuple[str, str]:
     first to before the second. A transaction that compares the creation revisions of this range with the token to be
     *not equal* finds them so once the lock is lost; what is to be written only while it is held stands in its failure
     branch.
+    """
+
+def advisory_key(key: str) -> int:
+    """The number by which PostgreSQL knows the advisory lock of `key`, a lock's name with the address's prefix before it:
+    for `pg_advisory_xact_lock`, as `kit.advisory_lock` says it.
     """
 
 def header_value(token: int, epoch: int = 0) -> str:

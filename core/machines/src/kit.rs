@@ -12,6 +12,9 @@
 
 use std::fmt;
 
+use blake2::digest::consts::U8;
+use blake2::{Blake2b, Digest};
+
 use crate::token::Token;
 
 /// The highest token that something has seen: for whatever keeps its state in memory.
@@ -103,6 +106,20 @@ pub fn key_range(key: &str) -> [String; 2] {
     [format!("{key}/"), format!("{key}0")]
 }
 
+/// The number by which PostgreSQL knows the advisory lock of `key`, which is a lock's name with the address's prefix
+/// before it: the first 64 bits of its BLAKE2b digest of that size, lowest byte first. A transaction that takes it
+/// itself, by `pg_advisory_xact_lock(number)`, and the holders of that lock in layout `advisory` exclude one another;
+/// it is free when the transaction ends. As sqlalchemy-dlock (0.9) has it on machines whose numbers begin with their
+/// lowest byte.
+///
+/// ```
+/// # use lockwright_machines as lockwright;
+/// assert_eq!(lockwright::kit::advisory_key("orders"), 5_584_380_421_345_094_869);
+/// ```
+pub fn advisory_key(key: &str) -> i64 {
+    i64::from_le_bytes(Blake2b::<U8>::digest(key.as_bytes()).into())
+}
+
 /// The name of a request's header that carries the token.
 pub const HEADER: &str = "If-Fence";
 
@@ -140,6 +157,15 @@ mod tests {
         assert!(stale.to_string().contains("lost the lock"));
         fence.admit(Token { epoch: 1, n: 1 }).unwrap();
         assert!(fence.admit(Token::new(99)).is_err());
+    }
+
+    #[test]
+    fn an_advisory_key_is_what_sqlalchemy_dlock_makes_of_a_name() {
+        for (name, number) in
+            [("", -5426141060434712860), ("orders", 5584380421345094869), ("zürich", -8876762214372858569)]
+        {
+            assert_eq!(advisory_key(name), number);
+        }
     }
 
     #[test]

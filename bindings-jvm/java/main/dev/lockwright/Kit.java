@@ -91,6 +91,14 @@ public final class Kit {
     return List.of((String) range.get(0), (String) range.get(1));
   }
 
+  /**
+   * The number by which PostgreSQL knows the advisory lock of {@code key}, a lock's name with the address's prefix before it: for
+   * {@code pg_advisory_xact_lock}, as {@link InTransaction} says it.
+   */
+  public static long advisoryKey(String key) {
+    return Long.parseLong((String) new Request(Verb.KIT).octet(6).text("kit", "key", key).call());
+  }
+
   /** The value of the header. */
   public static String headerValue(Guard guard) {
     return headerValue(new Token(guard.epoch(), guard.token()));

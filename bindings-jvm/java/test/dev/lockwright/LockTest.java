@@ -348,6 +348,7 @@ class LockTest {
     assertNull(Kit.readHeader("no token"));
     assertTrue(Kit.sqlCondition("fence").contains("fence"));
     assertEquals(List.of("orders:42/", "orders:420"), Kit.keyRange("orders:42"));
+    assertEquals(5584380421345094869L, Kit.advisoryKey("orders"));
     assertFalse(Kit.HEADER.isEmpty() || Kit.SET_SCRIPT.isEmpty());
   }
 }

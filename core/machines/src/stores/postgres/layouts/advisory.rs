@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use blake2::digest::consts::U8;
-use blake2::{Blake2b, Digest};
-
-use crate::error::Result;
+use crate::kit::advisory_key;
 use crate::stores::sql::of_connection::{CLOCKED, ConnectionLayout, Dialect, FREED, ON_ONE_CONNECTION, Of, Statements};
 use crate::tables::joined::POLLED;
 
@@ -28,30 +25,10 @@ static DIALECT: Dialect = Dialect {
         CLOCKED,
         POLLED,
     ],
-    key,
+    key: |name| Ok(advisory_key(name).to_string()),
 };
 
 /// The layout, for a connection that puts `prefix` before every name and lasts for `ttl`.
 pub fn layout(prefix: &str, ttl: Duration) -> ConnectionLayout {
     ConnectionLayout { dialect: &DIALECT, prefix: prefix.to_owned(), ttl }
-}
-
-/// As sqlalchemy-dlock (0.9) has it on machines whose numbers begin with their lowest byte.
-fn key(name: &str) -> Result<String> {
-    let digest = Blake2b::<U8>::digest(name.as_bytes());
-    Ok(i64::from_le_bytes(digest.into()).to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_what_sqlalchemy_dlock_makes_of_a_name() {
-        for (name, number) in
-            [("", "-5426141060434712860"), ("orders", "5584380421345094869"), ("zürich", "-8876762214372858569")]
-        {
-            assert_eq!(key(name).unwrap(), number);
-        }
-    }
 }
