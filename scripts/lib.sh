@@ -79,8 +79,27 @@ need_venv() {
   export VIRTUAL_ENV=$venv PATH=$venv/bin:$PATH
 }
 
-# The Python package as the tests use it, in the tree's own Python.
-python_build() { maturin develop --quiet --locked --manifest-path "$ROOT/bindings-python/Cargo.toml"; }
+# Where an extension is loaded Python itself is what it calls: nothing is linked with its library.
+export PYO3_BUILD_EXTENSION_MODULE=1
+
+# build_all: every crate in one build: a build by package would choose other features and compile the dependencies again.
+build_all() { cargo build --locked --workspace --lib --bins --tests; }
+
+# replace FILE PLACE: not over what is there: whoever has that loaded would crash.
+replace() {
+  cp "$1" "$2.new"
+  mv "$2.new" "$2"
+}
+
+# python_build: the Python package as the tests use it, from the native library that cargo built, for the venv's Python.
+python_build() {
+  local package=$ROOT/bindings-python/python site
+  replace "$TARGET/debug/lib_lockwright.so" "$package/lockwright/_lockwright.abi3.so"
+  site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  # A wheel that was installed before would be found first.
+  rm -rf "$site"/lockwright "$site"/lockwright-*.dist-info
+  echo "$package" >"$site/lockwright.pth"
+}
 
 # need_node [FOLDER]: Node 20 or newer, and in FOLDER what its lock file names.
 need_node() {
@@ -104,10 +123,7 @@ npm_packages() {
 # node_build PROFILE [PLACE]: the npm package as the tests use it, from the native library that cargo built.
 node_build() {
   npm run --silent --prefix "$ROOT/bindings-node" build
-  # Not over the old one: whoever has that loaded would crash.
-  local place=${2:-$ROOT/bindings-node/lockwright.node}
-  cp "$TARGET/$1/liblockwright_node.so" "$place.new"
-  mv "$place.new" "$place"
+  replace "$TARGET/$1/liblockwright_node.so" "${2:-$ROOT/bindings-node/lockwright.node}"
 }
 
 # A JDK of version 17 or later, and Maven, for what is fetched and compiled for the JVM.
@@ -160,8 +176,8 @@ need_faces() {
   need_node "$ROOT/bindings-node"
   need_jvm
   need_php
+  build_all
   python_build
-  cargo build --locked -p lockwright-conformance -p lockwright-node -p lockwright-jvm -p lockwright-uniffi -p lockwright-php
   node_build debug
   jvm_build debug
 }
