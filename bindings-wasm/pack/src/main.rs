@@ -1,9 +1,13 @@
 //! `lockwright-pack component MODULE OUT` makes a WASI component of a module that has its types in a section;
+//! `lockwright-pack compose PLUGIN COMPONENT OUT` puts a component into one that imports what it exports;
 //! `lockwright-pack javascript MODULE FOLDER` makes what Node imports of a module of wasm-bindgen's, with its types.
 
 use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
+
+use wac_graph::types::Package;
+use wac_graph::{CompositionGraph, EncodeOptions, plug};
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -12,8 +16,9 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["component", module, out] => component(module, out),
+        ["compose", plugin, component, out] => compose(plugin, component, out),
         ["javascript", module, folder] => javascript(module, folder),
-        _ => Err("say component MODULE OUT, or javascript MODULE FOLDER".into()),
+        _ => Err("say component MODULE OUT, compose PLUGIN COMPONENT OUT, or javascript MODULE FOLDER".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -28,6 +33,16 @@ fn component(module: &str, out: &str) -> Done {
     let module = std::fs::read(module)?;
     let component = wit_component::ComponentEncoder::default().validate(true).module(&module)?.encode()?;
     Ok(std::fs::write(out, component)?)
+}
+
+fn compose(plugin: &str, component: &str, out: &str) -> Done {
+    let mut graph = CompositionGraph::new();
+    let plugin = Package::from_file("plugin", None, plugin, graph.types_mut())?;
+    let plugin = graph.register_package(plugin)?;
+    let component = Package::from_file("component", None, component, graph.types_mut())?;
+    let component = graph.register_package(component)?;
+    plug(&mut graph, vec![component], plugin)?;
+    Ok(std::fs::write(out, graph.encode(EncodeOptions::default())?)?)
 }
 
 fn javascript(module: &str, folder: &str) -> Done {
