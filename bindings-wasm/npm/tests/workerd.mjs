@@ -69,13 +69,14 @@ const worker :Workerd.Worker = (
   return { url, port, stop, said: () => said }
 }
 
-/** So many requests, so many at once: what each answered. */
-export async function requests(url, count, atOnce) {
+/** So many requests at one URL or by turns at several, so many at once: what each answered. */
+export async function requests(url, count, atOnce, how) {
+  const urls = [url].flat()
   const answers = []
   let left = count
-  await Promise.all(Array.from({ length: atOnce }, async () => {
+  await Promise.all(Array.from({ length: atOnce }, async (_, i) => {
     while (left-- > 0) {
-      const response = await fetch(url)
+      const response = await fetch(urls[i % urls.length], how)
       answers.push({ status: response.status, ...(await response.json()) })
     }
   }))
