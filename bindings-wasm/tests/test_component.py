@@ -101,7 +101,7 @@ def test_a_lock_is_handed_over_by_a_push(connect: Connect, native: lockwright.Cl
         held.release()
         released = time.monotonic()
         guard = waiting.result(timeout=10)
-        assert time.monotonic() - released < 0.5, "it polls"
+        assert time.monotonic() - released < 0.3, "it polls, or waits for the renewal that is due anyway"
     assert guard.remaining > 25_000, "the claim was renewed"
     assert guard.release() == "released"
     assert native.inspect("x").waiters == 0

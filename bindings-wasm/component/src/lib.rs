@@ -74,6 +74,8 @@ impl Running {
 
     /// The same, until an acquisition is settled for good: once this call ends nothing renews what was handed over.
     fn until_firm(&mut self, asked: Asked) -> core::Result<Outcome> {
+        let now = self.until_settled(asked.ticket);
+        self.engine.make_firm(now, &asked);
         let now = self.until(None, |engine, now| engine.is_firm(now, &asked));
         self.engine.conclude(now, asked)
     }

@@ -180,6 +180,8 @@ impl MultiLock {
         let mut running = self.client.borrow_mut();
         let now = running.resume();
         let ticket = running.engine.acquire_all(now, &self.locks, timeout).map_err(refused)?;
+        let now = running.until_settled(ticket);
+        running.engine.make_all_firm(now, ticket);
         running.until(None, |engine, now| engine.are_firm(now, ticket));
         let guards = running.engine.acquired_all(ticket).map_err(refused)?;
         Ok(guards.map(|guards| {

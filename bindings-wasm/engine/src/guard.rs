@@ -7,7 +7,7 @@ use lockwright_machines::error::{Error, Kind, Result};
 use lockwright_machines::lease::{LossReason, ReleaseOutcome};
 use lockwright_machines::machine::{Event, Hold as _, Settled};
 use lockwright_machines::options::AcquireOptions;
-use lockwright_machines::queue::Refusal;
+use lockwright_machines::queue::{HoldId, Refusal};
 use lockwright_machines::secret;
 use lockwright_machines::share::Share;
 use lockwright_machines::time::Time;
@@ -52,8 +52,9 @@ impl Guard {
         if self.is_over { None } else { self.hold.why_lost(now) }
     }
 
-    pub(crate) fn is_firm(&self, now: Time, ttl: Duration) -> bool {
-        self.hold.is_firm(now, ttl)
+    /// What to renew for it to [be firm](Engine::is_firm), unless it is.
+    pub(crate) fn unfirm(&self, now: Time, ttl: Duration) -> Option<(u64, HoldId)> {
+        (!self.hold.is_firm(now, ttl)).then(|| (self.lock, self.hold.id()))
     }
 
     /// Whether it was released or exported.
@@ -121,10 +122,20 @@ impl Engine {
     pub fn renew(&mut self, now: Time, guard: &Guard, ttl: Duration) -> Result<Ticket> {
         AcquireOptions { ttl, ..AcquireOptions::default() }.check()?;
         self.check_held(guard, "renew")?;
+        Ok(self.extend(now, guard.lock, guard.hold.id(), ttl))
+    }
+
+    fn extend(&mut self, now: Time, lock: u64, hold: HoldId, ttl: Duration) -> Ticket {
         let waiter = self.next_ticket();
-        self.tell(now, guard.lock, Event::Extend { hold: guard.hold.id(), ttl, waiter });
+        self.tell(now, lock, Event::Extend { hold, ttl, waiter });
         self.look(now);
-        Ok(waiter)
+        waiter
+    }
+
+    /// A renewal whose result shows in the hold alone.
+    pub(crate) fn renew_now(&mut self, now: Time, lock: u64, hold: HoldId, ttl: Duration) {
+        let ticket = self.extend(now, lock, hold, ttl);
+        self.forget(now, lock, ticket, None);
     }
 
     /// What became of a renewal that is [settled](Self::is_settled).

@@ -8,7 +8,7 @@ use lockwright_machines::error::{Error, Kind, Result, timed_out};
 use lockwright_machines::guarantee::Guarantees;
 use lockwright_machines::layout_choice::{self, LayoutChoice, Of};
 use lockwright_machines::lease::Inspection;
-use lockwright_machines::machine::{Demand, Event, Settled, unfair};
+use lockwright_machines::machine::{Demand, Event, Hold as _, Settled, unfair};
 use lockwright_machines::options::AcquireOptions;
 use lockwright_machines::protocol::{AttemptId, Layout, Push};
 use lockwright_machines::queue::{Ask, Refusal, TaskId};
@@ -193,6 +193,16 @@ impl Engine {
             None => false,
             Some(Settled::Granted { hold, .. }) if asked.spot.layout.is_held() => hold.is_firm(now, asked.ttl),
             Some(_) => true,
+        }
+    }
+
+    /// Has what was handed over renewed now, for whoever waits until it [is firm](Self::is_firm): by itself that comes
+    /// only when a third of the moment is over.
+    pub fn make_firm(&mut self, now: Time, asked: &Asked) {
+        let Some(Settled::Granted { hold, .. }) = self.result(asked.ticket) else { return };
+        let hold = hold.id();
+        if !self.is_firm(now, asked) {
+            self.renew_now(now, asked.lock, hold, asked.ttl);
         }
     }
 

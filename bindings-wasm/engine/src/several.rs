@@ -146,7 +146,16 @@ impl Engine {
     pub fn are_firm(&self, now: Time, ticket: Ticket) -> bool {
         let Some(Acquiring { locks, result: Some(result), .. }) = self.several.get(&ticket) else { return false };
         let Ok(Some(guards)) = result else { return true };
-        guards.iter().zip(locks).all(|(guard, lock)| guard.is_firm(now, lock.ttl()))
+        guards.iter().zip(locks).all(|(guard, lock)| guard.unfirm(now, lock.ttl()).is_none())
+    }
+
+    /// The same of all of them as [`make_firm`](Self::make_firm).
+    pub fn make_all_firm(&mut self, now: Time, ticket: Ticket) {
+        let Some(Acquiring { locks, result: Some(Ok(Some(guards))), .. }) = self.several.get(&ticket) else { return };
+        let unfirm = |(guard, lock): (&Guard, &Lock)| Some((guard.unfirm(now, lock.ttl())?, lock.ttl()));
+        for ((lock, hold), ttl) in guards.iter().zip(locks).filter_map(unfirm).collect::<Vec<_>>() {
+            self.renew_now(now, lock, hold, ttl);
+        }
     }
 
     /// All of them by a ticket that is [settled](Self::is_settled); nothing where somebody has one and they were only
