@@ -93,12 +93,15 @@ replace() {
 
 # python_build: the Python package as the tests use it, from the native library that cargo built, for the venv's Python.
 python_build() {
-  local package=$ROOT/bindings-python/python site
+  local package=$ROOT/bindings-python/python site version
   replace "$TARGET/debug/lib_lockwright.so" "$package/lockwright/_lockwright.abi3.so"
   site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   # A wheel that was installed before would be found first.
   rm -rf "$site"/lockwright "$site"/lockwright-*.dist-info
   echo "$package" >"$site/lockwright.pth"
+  version=$(python -c 'import lockwright; print(lockwright.__version__)')
+  mkdir "$site/lockwright-$version.dist-info"
+  printf 'Metadata-Version: 2.1\nName: lockwright\nVersion: %s\n' "$version" >"$site/lockwright-$version.dist-info/METADATA"
 }
 
 # need_node [FOLDER]: Node 20 or newer, and in FOLDER what its lock file names.

@@ -81,8 +81,8 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Tasks of each language count under one lock, while one process of each language is killed, and members of a
-    /// cluster are killed, stopped and cut off.
+    /// Tasks of each language count under one lock, while one process of each language is killed, members of a cluster
+    /// are killed, stopped and cut off, and a server is restarted.
     Languages {
         /// The store; may be repeated.
         #[arg(long = "store", required = true)]
@@ -96,6 +96,9 @@ enum Command {
         /// How many tasks of each language.
         #[arg(long, default_value_t = 4)]
         tasks: u64,
+        /// How often a server is killed and started again meanwhile.
+        #[arg(long, default_value_t = 0)]
+        restarts: u64,
         /// Who is killed when.
         #[arg(long, default_value_t = 1)]
         seed: u64,
@@ -157,10 +160,17 @@ fn obey(command: Command) -> Result<bool, String> {
             println!("{} passed, {failed} failed, 0 skipped", stores.len() - failed);
             Ok(failed == 0)
         }
-        Command::Languages { stores, faces, increments, tasks, seed } => {
+        Command::Languages { stores, faces, increments, tasks, restarts, seed } => {
             let mut failed = 0;
             for store in &stores {
-                let wanted = languages::Options { store: store.clone(), faces: faces.clone(), increments, tasks, seed };
+                let wanted = languages::Options {
+                    store: store.clone(),
+                    faces: faces.clone(),
+                    increments,
+                    tasks,
+                    restarts,
+                    seed,
+                };
                 failed += usize::from(!languages::run(&suite, &wanted, &|line| println!("{line}"))?);
             }
             println!("{} passed, {failed} failed, 0 skipped", stores.len() - failed);

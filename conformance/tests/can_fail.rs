@@ -65,7 +65,14 @@ fn torture_convicts_a_face_that_locks_nothing() {
 
 #[test]
 fn languages_that_lock_nothing_are_convicted() {
-    let wanted = languages::Options { store: "sqlite".into(), faces: Vec::new(), increments: 400, tasks: 4, seed: 3 };
+    let wanted = languages::Options {
+        store: "sqlite".into(),
+        faces: Vec::new(),
+        increments: 400,
+        tasks: 4,
+        restarts: 0,
+        seed: 3,
+    };
     let said = Mutex::new(String::new());
     let tell = |line: &str| said.lock().unwrap().push_str(line);
     assert!(!languages::run(&unlocked(), &wanted, &tell).unwrap());

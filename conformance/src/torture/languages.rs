@@ -1,14 +1,15 @@
 //! All languages at one lock: as many tasks of each raise an unguarded counter, so many times in all, though one
 //! process of each language is killed on the way, and another does the rest of its work. Where a task is a process, as
-//! in PHP, so many are started. Where the store is a cluster, its members fail meanwhile.
+//! in PHP, so many are started. Where the store is a cluster, its members fail meanwhile; a single server is restarted
+//! where that is asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::members::Members;
+use super::members::{Faults, Members};
 use super::proxy::Proxy;
 use super::{SERVED_WITHIN, Ways, Worker, chosen, left_behind, read, told};
 use crate::clock::{self, between};
@@ -30,6 +31,8 @@ pub struct Options {
     pub increments: u64,
     /// How many of each language do that.
     pub tasks: u64,
+    /// How often the server is killed and started again meanwhile.
+    pub restarts: u64,
     pub seed: u64,
 }
 
@@ -42,8 +45,8 @@ struct Pace {
 }
 
 const OF_A_SERVER: Pace = Pace { ttl: 1.0, increment: 0.02 };
-/// Nobody loses its lock while another member comes to lead, so that the counter is exact.
-const OF_A_CLUSTER: Pace = Pace { ttl: 10.0, increment: 0.1 };
+/// Nobody loses its lock while another member comes to lead, or the server starts again, so that the counter is exact.
+const THAT_FAILS: Pace = Pace { ttl: 10.0, increment: 0.1 };
 
 /// Plays it; false when something was violated. `tell` hears how it ended.
 ///
@@ -56,18 +59,30 @@ pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool,
     let word = scratch.word(&format!("languages-{}", wanted.store));
     let folder = scratch.folder(&word)?;
     let faces = one_of_each_language(&chosen(suite, &place, &wanted.faces));
-    let pace = if place.store.members.is_some() { OF_A_CLUSTER } else { OF_A_SERVER };
+    let fails = place.store.members.is_some() || wanted.restarts > 0;
+    let pace = if fails { THAT_FAILS } else { OF_A_SERVER };
     let uri = place.uri_of(pace.ttl, &word, &folder);
     let proxy = if place.store.members.is_some() { Proxy::before(&uri)? } else { None };
     let ways = Ways { uri, proxy };
-    let mut crowd =
-        Crowd { ways, ttl: pace.ttl, word, folder, hands: Vec::new(), history: History::default(), logs: Vec::new() };
+    let mut crowd = Crowd {
+        place: &place,
+        ways,
+        ttl: pace.ttl,
+        word,
+        folder,
+        hands: Vec::new(),
+        history: History::default(),
+        logs: Vec::new(),
+        restarts: restarts(wanted),
+        restarted: Faults::new(),
+    };
     let began = clock::now();
     crowd.hire(&faces, wanted)?;
     let members = Members::begin(&place.store, crowd.ways.proxy.as_ref(), wanted.seed);
     let worked = crowd.work(SERVED_WITHIN + wanted.increments as f64 * pace.increment);
-    let faults = members.map(Members::calm).transpose()?.unwrap_or_default();
+    let mut faults = members.map(Members::calm).transpose()?.unwrap_or_default();
     let mut wrong = worked?;
+    faults.append(&mut crowd.restarted);
     let took = between(began, clock::now());
     let judged = crowd.judge(wanted.increments, &mut wrong)?;
     wrong.extend(left_behind(&place, &crowd.word)?);
@@ -79,7 +94,13 @@ pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool,
     Ok(wrong.is_empty())
 }
 
-struct Crowd {
+/// What the counter says when the server is restarted, each time.
+fn restarts(wanted: &Options) -> VecDeque<u64> {
+    (1..=wanted.restarts).map(|time| wanted.increments * time / (wanted.restarts + 1)).collect()
+}
+
+struct Crowd<'a> {
+    place: &'a RunningStore,
     ways: Ways,
     ttl: f64,
     word: String,
@@ -88,6 +109,9 @@ struct Crowd {
     history: History,
     /// Those of each process, with its language.
     logs: Vec<(String, PathBuf)>,
+    /// See [`restarts`].
+    restarts: VecDeque<u64>,
+    restarted: Faults,
 }
 
 /// A process, and what it has to do.
@@ -102,7 +126,7 @@ struct Hand {
     doom: Option<u64>,
 }
 
-impl Crowd {
+impl Crowd<'_> {
     /// Starts the processes of all languages, one of each of which is doomed.
     fn hire(&mut self, faces: &[Face], wanted: &Options) -> Result<(), String> {
         let mut dice = Dice::new(wanted.seed);
@@ -150,6 +174,11 @@ impl Crowd {
                 wrong.push(format!("they are not through after {patience} s"));
                 return Ok(wrong);
             }
+            if self.restarts.front().is_some_and(|due| self.counted() >= *due) {
+                self.restarts.pop_front();
+                self.place.restart()?;
+                *self.restarted.entry("the server killed and restarted").or_default() += 1;
+            }
             for at in 0..self.hands.len() {
                 let hand = &self.hands[at];
                 if hand.doom.is_some_and(|doom| increments(hand) >= doom) {
@@ -191,6 +220,12 @@ impl Crowd {
         Ok(failed)
     }
 
+    /// What the counter says.
+    fn counted(&self) -> u64 {
+        let counter = std::fs::read_to_string(self.folder.join("counter")).unwrap_or_default();
+        counter.trim().parse().unwrap_or_default()
+    }
+
     /// What is told of it.
     fn judge(&mut self, wanted: u64, wrong: &mut Vec<String>) -> Result<String, String> {
         let mut each = BTreeMap::<&str, u64>::new();
@@ -200,8 +235,7 @@ impl Crowd {
             *each.entry(language).or_default() += made as u64;
             self.history.records.extend(records);
         }
-        let counter = std::fs::read_to_string(self.folder.join("counter")).unwrap_or_default();
-        self.history.counter = counter.trim().parse().unwrap_or_default();
+        self.history.counter = self.counted();
         let judgement = referee::judge(&self.history);
         wrong.extend(judgement.violations.iter().map(ToString::to_string));
         if each.values().sum::<u64>() != wanted {
