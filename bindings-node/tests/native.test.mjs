@@ -37,7 +37,7 @@ test('without a native library the error names the package to install', () => {
 
 test('where nothing is published the error says so, and names no package that nobody builds', () => {
   const said = loading({}, {}, "Object.defineProperty(process, 'platform', { value: 'darwin' }); Object.defineProperty(process, 'arch', { value: 'arm64' })")
-  assert.match(said, /^unsupported .*is not published for darwin-arm64, only for linux-x64-gnu, linux-x64-musl; build .* LOCKWRIGHT_NATIVE/)
+  assert.match(said, /^unsupported .*is not published for darwin-arm64, only for linux-x64-gnu, linux-x64-musl; install lockwright-wasm .* or build .* LOCKWRIGHT_NATIVE/)
   assert.doesNotMatch(said, /npm install/)
 })
 

@@ -12,52 +12,6 @@
  *
  * @packageDocumentation
  */
-export { Client, connect, type ConnectOptions, restored } from './client'
-export {
-  AuthFailed,
-  Cancelled,
-  Closed,
-  Deadlock,
-  type ErrorCode,
-  type ErrorDetails,
-  ForeignLayout,
-  Forked,
-  InternalError,
-  InvalidConfig,
-  LockError,
-  LockLost,
-  LockTimeout,
-  NotOwned,
-  ProtocolError,
-  QuorumFailed,
-  Unavailable,
-  Unsupported,
-} from './errors'
-export { type Arrival, Barrier, type BarrierOptions } from './barrier'
-export { Election, type Leader, type ObserveOptions, type RunOptions } from './election'
-export { Guard } from './guard'
-export * as kit from './kit'
-export { Latch, type LatchOptions } from './latch'
-export { type AcquireOptions, Lock, type LockOptions } from './lock'
-export { type LogEvent, type LogLevel, onEvent } from './log'
-export type { Duration } from './options'
-export { type Found, type Job, Once } from './once'
-export { Owner } from './owner'
-export type { Credentials, CredentialsSource } from './reactor'
-export { MultiGuard, MultiLock, Segment, Striped } from './several'
-export { RwLock, Semaphore, type SemaphoreOptions } from './shared'
-export {
-  type Counting,
-  type Guarantees,
-  type Health,
-  Histogram,
-  type Holder,
-  type Inspection,
-  type LossReason,
-  type Metrics,
-  type Part,
-  type ReleaseOutcome,
-  type Requirements,
-  type Sharing,
-  type Waiting,
-} from './records'
+
+// What this is where no native library fits the platform, `build.mjs` writes.
+export * from './api'

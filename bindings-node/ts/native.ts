@@ -3,7 +3,7 @@ import { createRequire } from 'node:module'
 import { join, resolve } from 'node:path'
 
 import { type Failure, type LockError, mistake } from './errors'
-import { type Loaded, PLATFORMS } from './platforms'
+import { HERE, type Loaded, ofNothingThatFits, PLATFORMS } from './platforms'
 import type { Guarantees, LossReason } from './records'
 
 /** A result of the native layer, or what went wrong. */
@@ -129,8 +129,7 @@ interface Native {
   kitReadHeader(value: string): bigint[]
 }
 
-/** The platforms that this machine may be: which C library it has, only loading tells. */
-const HERE = `${process.platform}-${process.arch}`
+/** The platforms that this machine may be. */
 const FITTING = Object.keys(PLATFORMS).filter(name => name === HERE || name.startsWith(`${HERE}-`))
 
 function load(): Native {
@@ -148,7 +147,8 @@ function load(): Native {
     if ('native' in loaded) tried.push(`${place} is version ${(loaded.native as Native).version()}`)
     else if (!isMissing(loaded.error, place)) tried.push(`${place}: ${(loaded.error as Error).message}`)
   }
-  throw notFound(version, tried)
+  const error = notFound(version, tried)
+  throw FITTING.length > 0 || tried.length > 0 ? error : ofNothingThatFits(error)
 }
 
 /** Nothing else will do then. */
@@ -181,7 +181,8 @@ function notFound(version: string, tried: string[]): LockError {
   const found = tried.length > 0 ? `. Found: ${tried.join('; ')}` : ''
   if (FITTING.length === 0) {
     const built = Object.keys(PLATFORMS).join(', ')
-    const advice = 'build the native library from the source code, and name the file in LOCKWRIGHT_NATIVE'
+    const advice =
+      'install lockwright-wasm beside it, which has fewer stores, or build the native library from the source code, and name the file in LOCKWRIGHT_NATIVE'
     return mistake('unsupported', 'load', `lockwright ${version} is not published for ${HERE}, only for ${built}; ${advice}${found}`)
   }
   const wanted = FITTING.map(name => `@lockwright/${name}@${version}`)

@@ -1,3 +1,5 @@
+import { LockError } from './errors'
+
 /** A native library as a package gives it, or what came of asking. */
 export type Loaded = { readonly native: unknown } | { readonly error: unknown }
 
@@ -21,3 +23,14 @@ export const PLATFORMS: Record<string, () => Loaded> = {
     }
   },
 }
+
+/** This machine, but for its C library: which one that is, only loading tells. */
+export const HERE = `${process.platform}-${process.arch}`
+
+const NOTHING_FITS = Symbol('nothing fits')
+
+/** The same error, which says that no native library is made for this platform. */
+export const ofNothingThatFits = (error: LockError): LockError => Object.assign(error, { [NOTHING_FITS]: true })
+
+/** Whether it is such a one. */
+export const nothingFits = (error: unknown): error is LockError => error instanceof LockError && NOTHING_FITS in error
