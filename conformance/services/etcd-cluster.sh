@@ -4,7 +4,8 @@
 #   good, started again, SIGSTOP, SIGCONT.
 # etcd-cluster.sh leader: the number of the member that leads, once one does.
 # etcd-cluster.sh whole: waits until all members serve.
-# LOCKWRIGHT_ETCD_PEERS has the ports at which the members find one another, where a test stands before their own.
+# LOCKWRIGHT_ETCD_PEERS has the ports at which the members find one another, where a test stands before their own, and
+#   LOCKWRIGHT_ETCD_ELECTION for how many milliseconds a leader is believed in that says nothing (1000).
 . "$(dirname "$0")/lib/etcd.sh"
 
 NAME=etcd-cluster PORT_ENV=LOCKWRIGHT_ETCD_CLUSTER_PORT PORT_FIRST=8384

@@ -69,6 +69,8 @@ impl Cluster {
             ("LOCKWRIGHT_RUN_DIR", folder.path().to_str().unwrap().to_owned()),
             ("LOCKWRIGHT_ETCD_CLUSTER_PORT", ports.to_string()),
             ("LOCKWRIGHT_ETCD_PEERS", found.to_owned()),
+            // On a busy machine a leader is silent for a second, and another one, and nobody leads for long.
+            ("LOCKWRIGHT_ETCD_ELECTION", "3000".to_owned()),
         ];
         let mut cluster = Cluster { uri: String::new(), own: Some((folder, settings)), _alone: alone() };
         cluster.uri = cluster.asked(&["start"]);

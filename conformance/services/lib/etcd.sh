@@ -24,6 +24,7 @@ listen-peer-urls: $3
 initial-advertise-peer-urls: ${5:-$3}
 initial-cluster: $4
 initial-cluster-token: $NAME-$PORT
+election-timeout: ${LOCKWRIGHT_ETCD_ELECTION:-1000}
 log-level: warn
 END
 }

@@ -206,8 +206,12 @@ impl Server {
         until("it follows", || self.ask(&["info", "replication"]).contains("master_link_status:up"));
     }
 
+    /// Sends it, and waits until a server that is to stop has.
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_raw(self.process.id() as i32).unwrap(), signal).unwrap();
+        let pid = self.process.id();
+        kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
+        let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        until("it has stopped", || signal != Signal::STOP || state().contains(") T "));
     }
 
     pub fn has(&self, name: &str) -> bool {
