@@ -1,5 +1,5 @@
 import { type LockError, mistake } from './errors'
-import { HERE, nothingFits } from './platforms'
+import { HERE, nothingFits, VERSION } from './platforms'
 
 type Api = Record<string, unknown>
 
@@ -23,14 +23,13 @@ export function orWebAssembly(load: () => Api, names: readonly string[]): Api {
 
 /** @throws `why` where it is not installed. */
 function webAssembly(why: LockError): Api {
-  const { version } = require('../package.json') as { version: string }
   let found: string
   try {
     found = (require('lockwright-wasm/package.json') as { version: string }).version
   } catch {
     throw why
   }
-  if (found !== version) throw mistake('unsupported', 'load', `lockwright-wasm is version ${found}, and this is ${version}; install the same of both`)
+  if (found !== VERSION) throw mistake('unsupported', 'load', `lockwright-wasm is version ${found}, and this is ${VERSION}; install the same of both`)
   try {
     return require('lockwright-wasm') as Api
   } catch (error) {

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module'
 import { join, resolve } from 'node:path'
 
 import { type Failure, type LockError, mistake } from './errors'
-import { HERE, type Loaded, ofNothingThatFits, PLATFORMS } from './platforms'
+import { HERE, type Loaded, ofNothingThatFits, PLATFORMS, VERSION } from './platforms'
 import type { Guarantees, LossReason } from './records'
 
 /** A result of the native layer, or what went wrong. */
@@ -133,9 +133,8 @@ interface Native {
 const FITTING = Object.keys(PLATFORMS).filter(name => name === HERE || name.startsWith(`${HERE}-`))
 
 function load(): Native {
-  const version = (require('../package.json') as { version: string }).version
   const given = process.env['LOCKWRIGHT_NATIVE']
-  if (given) return loadGiven(resolve(given), version)
+  if (given) return loadGiven(resolve(given))
   const places: [place: string, () => Loaded][] = FITTING.map(name => [`@lockwright/${name}`, PLATFORMS[name] as () => Loaded])
   // What was built in this tree goes first. A bundle may have no such folder.
   const built = typeof __dirname === 'string' ? join(__dirname, '..', 'lockwright.node') : undefined
@@ -143,16 +142,16 @@ function load(): Native {
   const tried: string[] = []
   for (const [place, ask] of places) {
     const loaded = ask()
-    if ('native' in loaded && (loaded.native as Native).version() === version) return loaded.native as Native
+    if ('native' in loaded && (loaded.native as Native).version() === VERSION) return loaded.native as Native
     if ('native' in loaded) tried.push(`${place} is version ${(loaded.native as Native).version()}`)
     else if (!isMissing(loaded.error, place)) tried.push(`${place}: ${(loaded.error as Error).message}`)
   }
-  const error = notFound(version, tried)
+  const error = notFound(tried)
   throw FITTING.length > 0 || tried.length > 0 ? error : ofNothingThatFits(error)
 }
 
 /** Nothing else will do then. */
-function loadGiven(file: string, version: string): Native {
+function loadGiven(file: string): Native {
   const refuse = (what: string): never => {
     throw mistake('unsupported', 'load', `LOCKWRIGHT_NATIVE names ${file}, ${what}; correct it, or unset it to use the library that npm installed`)
   }
@@ -160,7 +159,7 @@ function loadGiven(file: string, version: string): Native {
   const loaded = loadFile(file)
   if ('error' in loaded) return refuse(`which is no native library for ${HERE}: ${(loaded.error as Error).message}`)
   const native = loaded.native as Native
-  return native.version() === version ? native : refuse(`which is version ${native.version()}, and this is ${version}`)
+  return native.version() === VERSION ? native : refuse(`which is version ${native.version()}, and this is ${VERSION}`)
 }
 
 /** Bundlers do not look into this `require`. */
@@ -177,17 +176,17 @@ function isMissing(error: unknown, place: string): boolean {
   return code === 'MODULE_NOT_FOUND' && message.includes(place)
 }
 
-function notFound(version: string, tried: string[]): LockError {
+function notFound(tried: string[]): LockError {
   const found = tried.length > 0 ? `. Found: ${tried.join('; ')}` : ''
   if (FITTING.length === 0) {
     const built = Object.keys(PLATFORMS).join(', ')
     const advice =
       'install lockwright-wasm beside it, which has fewer stores, or build the native library from the source code, and name the file in LOCKWRIGHT_NATIVE'
-    return mistake('unsupported', 'load', `lockwright ${version} is not published for ${HERE}, only for ${built}; ${advice}${found}`)
+    return mistake('unsupported', 'load', `lockwright ${VERSION} is not published for ${HERE}, only for ${built}; ${advice}${found}`)
   }
-  const wanted = FITTING.map(name => `@lockwright/${name}@${version}`)
+  const wanted = FITTING.map(name => `@lockwright/${name}@${VERSION}`)
   const advice =
-    `lockwright ${version} has no native library here; npm install ${wanted.join(' or ')}` +
+    `lockwright ${VERSION} has no native library here; npm install ${wanted.join(' or ')}` +
     ' (npm leaves optional dependencies out with --omit=optional, and when a lock file was made on another platform);' +
     ' in a bundle, mark lockwright as external and install it beside'
   return mistake('unsupported', 'load', advice + found)

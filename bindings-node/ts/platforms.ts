@@ -24,6 +24,9 @@ export const PLATFORMS: Record<string, () => Loaded> = {
   },
 }
 
+/** The version of this package, which its native libraries have, too. */
+export const VERSION = (require('../package.json') as { version: string }).version
+
 /** This machine, but for its C library: which one that is, only loading tells. */
 export const HERE = `${process.platform}-${process.arch}`
 

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::members::{Faults, Members};
 use super::proxy::Proxy;
-use super::{SERVED_WITHIN, Ways, Worker, chosen, left_behind, read, told};
+use super::{RESTARTED, SERVED_WITHIN, Ways, Worker, chosen, counted, left_behind, read, told};
 use crate::clock::{self, between};
 use crate::dice::Dice;
 use crate::matrix::one_of_each_language;
@@ -174,10 +174,10 @@ impl Crowd<'_> {
                 wrong.push(format!("they are not through after {patience} s"));
                 return Ok(wrong);
             }
-            if self.restarts.front().is_some_and(|due| self.counted() >= *due) {
+            if self.restarts.front().is_some_and(|due| counted(&self.folder) >= *due) {
                 self.restarts.pop_front();
                 self.place.restart()?;
-                *self.restarted.entry("the server killed and restarted").or_default() += 1;
+                *self.restarted.entry(RESTARTED).or_default() += 1;
             }
             for at in 0..self.hands.len() {
                 let hand = &self.hands[at];
@@ -220,12 +220,6 @@ impl Crowd<'_> {
         Ok(failed)
     }
 
-    /// What the counter says.
-    fn counted(&self) -> u64 {
-        let counter = std::fs::read_to_string(self.folder.join("counter")).unwrap_or_default();
-        counter.trim().parse().unwrap_or_default()
-    }
-
     /// What is told of it.
     fn judge(&mut self, wanted: u64, wrong: &mut Vec<String>) -> Result<String, String> {
         let mut each = BTreeMap::<&str, u64>::new();
@@ -235,7 +229,7 @@ impl Crowd<'_> {
             *each.entry(language).or_default() += made as u64;
             self.history.records.extend(records);
         }
-        self.history.counter = self.counted();
+        self.history.counter = counted(&self.folder);
         let judgement = referee::judge(&self.history);
         wrong.extend(judgement.violations.iter().map(ToString::to_string));
         if each.values().sum::<u64>() != wanted {

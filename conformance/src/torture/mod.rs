@@ -39,6 +39,8 @@ pub struct Options {
 /// How many increments one command asks for; when it is answered the next one is given, with other options.
 const ROUND: u64 = 40;
 const TASKS: u64 = 4;
+/// What befalls a single server.
+const RESTARTED: &str = "the server killed and restarted";
 /// For how long they ask for a lock, in seconds.
 const TTLS: [f64; 3] = [0.8, 1.5, 3.0];
 /// How long everybody who is left may take once the faults have stopped, in seconds.
@@ -189,7 +191,7 @@ impl Torture<'_> {
             0..6 => self.stop(chosen, stop_for)?,
             6 if can_restart => {
                 self.place.restart()?;
-                self.count("the server killed and restarted");
+                self.count(RESTARTED);
             }
             _ => {
                 if let Some(proxy) = &self.ways.proxy {
@@ -282,8 +284,7 @@ impl Torture<'_> {
         for log in &self.logs {
             self.history.records.extend(read(log)?);
         }
-        let counter = fs::read_to_string(self.folder.join("counter")).unwrap_or_default();
-        self.history.counter = counter.trim().parse().unwrap_or_default();
+        self.history.counter = counted(&self.folder);
         let judgement = referee::judge(&self.history);
         self.wrong.extend(left_behind(self.place, &self.word)?);
         if judgement.increments == 0 {
@@ -329,6 +330,12 @@ fn left_behind(place: &RunningStore, word: &str) -> Result<Option<String>, Strin
 fn told(faults: &Faults) -> String {
     let faults: Vec<_> = faults.iter().map(|(fault, times)| format!("{times} x {fault}")).collect();
     if faults.is_empty() { "no faults".into() } else { faults.join(", ") }
+}
+
+/// What the counter says that workers raise in that folder; 0 before the first has.
+fn counted(folder: &Path) -> u64 {
+    let counter = fs::read_to_string(folder.join("counter")).unwrap_or_default();
+    counter.trim().parse().unwrap_or_default()
 }
 
 /// The lines of a log, but for one that a killed process did not finish.
