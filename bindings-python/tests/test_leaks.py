@@ -43,7 +43,14 @@ def nothing_left() -> Iterator[Baseline]:
     assert baseline.is_kept(), f"{residue()} for {vars(baseline)}"
 
 
-def test_holds(client: lockwright.Client, nothing_left: Baseline) -> None:
+def listen(client: lockwright.Client, other: lockwright.Client) -> None:
+    """Has a client listen: else it would begin to when somebody holds a lock for a second, as on a machine that stalls."""
+    with other.lock("listened for"):
+        assert not client.lock("listened for").acquire(timeout=0.5)
+
+
+def test_holds(client: lockwright.Client, other: lockwright.Client, nothing_left: Baseline) -> None:
+    listen(client, other)
     lock = client.lock("x")
     with lock:
         assert not lock.acquire(timeout=0.01)
@@ -80,9 +87,7 @@ def test_waits_that_are_given_up(
     try:
         # The first renewal would open a connection of its own.
         with other.lock("x", ttl=3600) as guard:
-            # Who holds for a second listens, and who waits does at once.
-            with client.lock("y"):
-                assert not other.lock("y").acquire(timeout=0.01)
+            listen(other, client)
             # Whoever waits undoes its own place, and the background that of whoever is interrupted.
             give_up(1)
             nothing_left()
@@ -94,11 +99,12 @@ def test_waits_that_are_given_up(
     lock.release()
 
 
-def test_threads_that_ended(client: lockwright.Client, nothing_left: Baseline) -> None:
+def test_threads_that_ended(client: lockwright.Client, other: lockwright.Client, nothing_left: Baseline) -> None:
     def work() -> None:
         with client.rlock("x"), client.lock(f"of {threading.get_ident()}"):
             pass
 
+    listen(client, other)
     work()
     nothing_left(at_once=10)
     for _ in range(20):

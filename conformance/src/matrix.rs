@@ -54,15 +54,15 @@ pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
 fn languages(scenario: &Scenario, faces: &[Face]) -> Vec<Face> {
     let mut chosen = one_of_each_language(faces);
     chosen.retain(|face| cannot(scenario, face).is_none());
-    let first = turn(scenario) % chosen.len().max(1);
+    let first = turn(&scenario.name) % chosen.len().max(1);
     chosen.rotate_left(first);
     chosen.truncate(scenario.actors());
     chosen
 }
 
-/// A number by which scenarios take turns.
-fn turn(scenario: &Scenario) -> usize {
-    scenario.name.bytes().map(usize::from).sum()
+/// A number by which what is called so takes turns.
+fn turn(name: &str) -> usize {
+    name.bytes().map(usize::from).sum()
 }
 
 /// The first face of each language.
@@ -171,7 +171,25 @@ pub fn day_off(scenario: &Scenario, team: &[Face], store: &Store, faces: &[Face]
         return Some(format!("{}: {}", store.name, part.reason));
     }
     let only = scenario.only.as_ref().filter(|only| !only.teams.contains(&team_name(team)));
-    only.map(|only| only.reason.clone()).or_else(|| mixed_day_off(scenario, team, faces))
+    let only = only.map(|only| only.reason.clone());
+    only.or_else(|| mixed_day_off(scenario, team, faces)).or_else(|| face_day_off(scenario, team, store, faces))
+}
+
+/// Why a face has the day off at a store that plays a part of the suite only, if it has: two play each scenario there
+/// every day, and the faces take turns. What differs from store to store is below the faces, which all play all of it
+/// elsewhere.
+fn face_day_off(scenario: &Scenario, team: &[Face], store: &Store, faces: &[Face]) -> Option<String> {
+    let [face] = team else { return None };
+    if store.only.is_none() || scenario.only.is_some() || face.daily.is_some() {
+        return None;
+    }
+    let able = |face: &Face| face.daily.is_none() && cannot(scenario, face).is_none();
+    let able: Vec<_> = ours_with(faces, store).into_iter().filter(able).collect();
+    let first = turn(&scenario.name) + turn(&store.name);
+    // Half of them apart, so that they are of two languages.
+    let mut chosen = [first, first + able.len() / 2].into_iter();
+    let plays = able.len() <= 2 || chosen.any(|at| able[at % able.len()].name == face.name);
+    (!plays).then(|| format!("{}: two other faces play it there every day", store.name))
 }
 
 /// Why a mixed team has the day off, if it has: of a scenario's mixed teams one plays every day, that of languages
@@ -183,7 +201,7 @@ fn mixed_day_off(scenario: &Scenario, team: &[Face], faces: &[Face]) -> Option<S
     }
     let mixed: Vec<_> = teams(scenario, faces).into_iter().filter(|team| team.len() > 1).collect();
     let all_languages = mixed.iter().find(|team| team.len() > 2);
-    let one = all_languages.unwrap_or(&mixed[turn(scenario) % mixed.len()]);
+    let one = all_languages.unwrap_or(&mixed[turn(&scenario.name) % mixed.len()]);
     (team_name(one) != team_name(team)).then(|| "another mixed team plays it every day, and others with --full".into())
 }
 
@@ -344,6 +362,33 @@ mod tests {
         assert_eq!(daily(&scenario("m", only)).len(), 6, "a scenario that names its teams is not asked again");
         let pair = [faces[1].clone(), faces[2].clone()];
         assert!(["m", "n"].iter().any(|name| mixed_day_off(&scenario(name, "mixed = true"), &pair, &faces).is_some()));
+    }
+
+    #[test]
+    fn faces_take_turns_at_a_store_that_plays_a_part() {
+        let faces = ["a", "b", "c", "d", "e"].map(face);
+        let names = ["m", "n", "o", "p", "q"];
+        let part = Part { scenarios: names.map(String::from).into(), reason: "it is the same".into() };
+        let partly = Store { only: Some(part), ..store("s") };
+        let plays = |scenario: &Scenario, store: &Store, faces: &[Face]| -> Vec<_> {
+            let is_on = |face: &&Face| day_off(scenario, std::slice::from_ref(*face), store, faces).is_none();
+            faces.iter().filter(is_on).map(|face| face.name.clone()).collect()
+        };
+        let of = |name| plays(&scenario(name, ""), &partly, &faces);
+        assert!(names.iter().all(|name| of(name).len() == 2));
+        assert_eq!(names.map(of).concat().into_iter().collect::<BTreeSet<_>>().len(), faces.len(), "each has its turn");
+        assert_ne!(of("m"), plays(&scenario("m", ""), &Store { name: "t".into(), ..partly.clone() }, &faces));
+        assert_eq!(plays(&scenario("m", ""), &store("s"), &faces).len(), faces.len());
+        assert_eq!(
+            plays(&scenario("m", "only = { teams = ['a', 'b', 'c'], reason = 'slow' }"), &partly, &faces).len(),
+            3
+        );
+        let mut unable = faces.clone();
+        for face in &mut unable[..4] {
+            face.cannot = BTreeMap::from([("m".into(), "no m".into())]);
+        }
+        assert!(plays(&scenario("m", ""), &partly, &unable).contains(&"e".into()), "whoever can plays");
+        assert_eq!(plays(&scenario("m", ""), &partly, &faces[..2]).len(), 2);
     }
 
     #[test]

@@ -109,7 +109,8 @@ pub struct Store {
     /// Promises that only the server could deny, and denies here.
     #[serde(default)]
     pub promises: BTreeMap<String, bool>,
-    /// All that is played there by one face at a time, unless everything is asked for, and why not more.
+    /// All that is played there by one face at a time, unless everything is asked for, and why not more. Two faces play
+    /// each, in turn.
     pub only: Option<Part>,
     #[serde(default)]
     pub cannot: Reasons,

@@ -233,7 +233,10 @@ fn contend_while(ensemble: &Ensemble, hosts: &str, faults: impl FnOnce(&Count)) 
         // Else nobody would be told that it is over.
         let made = panic::catch_unwind(AssertUnwindSafe(|| faults(&count)));
         count.over.store(true, Ordering::Relaxed);
-        made.unwrap_or_else(|panic| panic::resume_unwind(panic));
+        made.unwrap_or_else(|panic| {
+            ensemble.tell();
+            panic::resume_unwind(panic)
+        });
     });
     count.judge();
     for client in &clients {

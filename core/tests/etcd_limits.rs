@@ -1,7 +1,8 @@
 //! Very many who wait and very many that are held over etcd, and a server whose database is full. Each test has a
 //! server of its own.
 
-use std::net::TcpListener;
+mod ports;
+
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -19,8 +20,7 @@ struct Server {
 
 impl Server {
     fn new(options: &[&str]) -> Self {
-        let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [clients, peers] = free.map(|port| format!("127.0.0.1:{}", port.local_addr().unwrap().port()));
+        let [clients, peers] = ports::ports::<2>().map(|port| format!("127.0.0.1:{port}"));
         let folder = tempfile::tempdir().unwrap();
         let url = |host: &str| format!("http://{host}");
         let process = Command::new("etcd")

@@ -1,6 +1,8 @@
 //! What is told of locks: events with their fields, and figures that are those of what was done.
 //! `docs/observability.md` has the list.
 
+mod ports;
+
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -270,7 +272,7 @@ impl Server {
     }
 
     fn with(folder: &str, options: &'static [&'static str]) -> Self {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = ports::port();
         let mut server = Server { folder: Folder::new(folder), port, options, child: None };
         server.start();
         server

@@ -15,6 +15,7 @@ use one_server::{client, is_taken_and_given_back, name, serves_a_thousand_tasks,
 mod advisory;
 mod gate;
 mod one_server;
+mod ports;
 
 fn address() -> String {
     std::env::var("LOCKWRIGHT_TEST_POSTGRES").unwrap_or_else(|_| {
@@ -206,7 +207,7 @@ impl Pooler {
         let (server, database) = place.split_once('/').unwrap();
         let (host, port) = server.split_once(':').unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let own = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let own = ports::port();
         let settings = format!(
             "[databases]\n{database} = host={host} port={port} user=root \
              connect_query='SET default_transaction_isolation = serializable'\n\

@@ -2,7 +2,8 @@
 
 #![cfg(all(unix, feature = "redis"))]
 
-use std::net::TcpListener;
+mod ports;
+
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ struct Server {
 
 impl Server {
     fn start(number: usize) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = ports::port();
         let folder = std::env::temp_dir().join(format!("lockwright-quorum-{}-{number}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mut server = Server { port, folder, process: None };

@@ -109,27 +109,37 @@ fn hand_on(server: u16, shuts: impl Fn(u16) -> IsShut + Send + 'static) -> u16 {
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
-            let (Ok(server), Ok(from)) = (TcpStream::connect((Ipv4Addr::LOCALHOST, server)), client.peer_addr()) else {
-                continue;
-            };
+            let Ok(from) = client.peer_addr() else { continue };
             let is_shut = shuts(from.port());
-            for (from, to) in [(&client, &server), (&server, &client)] {
-                let (is_shut, from, to) = (is_shut.clone(), from.try_clone().unwrap(), to.try_clone().unwrap());
-                to.set_nodelay(true).unwrap();
-                thread::spawn(move || drop(pass(&is_shut, from, to)));
-            }
+            thread::spawn(move || drop(connect(&is_shut, client, server)));
         }
     });
     port
+}
+
+/// A server hears of nobody who dials while it is cut off: whoever says nothing could keep all others waiting there.
+fn connect(is_shut: &IsShut, client: TcpStream, server: u16) -> Result<()> {
+    wait(is_shut);
+    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server))?;
+    for (from, to) in [(&client, &server), (&server, &client)] {
+        let (is_shut, from, to) = (is_shut.clone(), from.try_clone()?, to.try_clone()?);
+        to.set_nodelay(true)?;
+        thread::spawn(move || drop(pass(&is_shut, from, to)));
+    }
+    Ok(())
+}
+
+fn wait(is_shut: &IsShut) {
+    while is_shut() {
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn pass(is_shut: &IsShut, mut from: TcpStream, mut to: TcpStream) -> Result<()> {
     let mut bytes = [0; 16 * 1024];
     loop {
         let count = from.read(&mut bytes);
-        while is_shut() {
-            thread::sleep(Duration::from_millis(10));
-        }
+        wait(is_shut);
         match count {
             Ok(count @ 1..) => to.write_all(&bytes[..count])?,
             Ok(_) | Err(_) => return to.shutdown(Shutdown::Write),

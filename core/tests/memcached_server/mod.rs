@@ -2,6 +2,9 @@
 
 #![allow(unreachable_pub, dead_code, reason = "each test uses its part")]
 
+#[path = "../ports/mod.rs"]
+mod ports;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -47,8 +50,7 @@ impl Server {
     /// With these options of the server's.
     pub fn start_with(options: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // Free for now, and nobody else asks for it in the next moment.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = ports::port();
         let mut server = Server { folder, options: options.into(), port, uri: String::new() };
         server.uri = server.run("start");
         server

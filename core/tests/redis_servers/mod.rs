@@ -2,6 +2,9 @@
 
 #![allow(unreachable_pub, dead_code, reason = "each test uses its part")]
 
+#[path = "../ports/mod.rs"]
+mod ports;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -185,7 +188,7 @@ pub struct Server {
 
 impl Server {
     pub fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = ports::port();
         let folder = std::env::temp_dir().join(format!("lockwright-redis-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let words = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""];

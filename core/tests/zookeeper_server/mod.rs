@@ -4,9 +4,11 @@
 
 #[path = "../gate/mod.rs"]
 mod gate;
+#[path = "../ports/mod.rs"]
+mod ports;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
@@ -67,7 +69,7 @@ impl Server {
 
     pub fn start_by(script: &'static str, options: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let port = ports::<1>()[0].to_string();
+        let port = ports::port().to_string();
         let (path, members) = (folder.path().to_owned(), String::new());
         let mut server =
             Server { folder: path, script, port, members, options, _kept: Some(folder), uri: String::new() };
@@ -170,12 +172,6 @@ impl Drop for Server {
     }
 }
 
-/// Ports that nobody has.
-pub fn ports<const N: usize>() -> [u16; N] {
-    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap().port())
-}
-
 /// Three servers, and the ways between them.
 pub struct Ensemble {
     pub servers: Vec<Server>,
@@ -195,7 +191,7 @@ impl Ensemble {
         folders[2] = disk.map_or(folders[2].clone(), |disk| disk.join("2"));
         let pids = folders.clone().map(|folder| folder.join("zookeeper/pid"));
         let between = Between::new(3, move |member| std::fs::read_to_string(&pids[member]).ok()?.trim().parse().ok());
-        let ports = ports::<9>();
+        let ports = ports::ports::<9>();
         let line = |ports: &[u16]| ports.iter().map(u16::to_string).collect::<Vec<_>>().join(":");
         let own: Vec<_> = ports.chunks(3).map(line).collect();
         let gate =
@@ -244,6 +240,20 @@ impl Ensemble {
             follower.is_some()
         });
         follower.unwrap()
+    }
+
+    /// Shows what each member says of itself, and what it wrote last.
+    pub fn tell(&self) {
+        for server in &self.servers {
+            let log = server.file("log");
+            let last: Vec<_> = log.lines().rev().take(60).collect();
+            println!(
+                "{}:\n{}\n{}",
+                server.port,
+                server.ask("srvr"),
+                last.into_iter().rev().collect::<Vec<_>>().join("\n")
+            );
+        }
     }
 
     /// Until all three serve.
