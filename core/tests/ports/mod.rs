@@ -1,5 +1,7 @@
 //! Ports for the servers that tests start themselves.
 
+#![allow(unreachable_pub, dead_code, reason = "each test uses its part")]
+
 use std::net::TcpListener;
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +11,6 @@ const FIRST: u32 = 10_000;
 const COUNT: u32 = 10_000;
 
 /// Ports that nobody has, and that no other test is given. Other programs begin elsewhere.
-#[allow(unreachable_pub, reason = "each test uses its part")]
 pub fn ports<const N: usize>() -> [u16; N] {
     [(); N].map(|()| port())
 }
