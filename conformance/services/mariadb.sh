@@ -19,22 +19,4 @@ ssl_key = $PWD/server.key
 END
 }
 
-# Whatever is asked for ends by a look at the rows.
-tell_requests() {
-  ask "SELECT COALESCE(SUM(SELECT_COMMANDS), 0) FROM information_schema.USER_STATISTICS WHERE USER = 'locker'"
-}
-
-tell_foreign() {
-  ask "INSERT INTO lockwright_locks VALUES ('$1', 1, 'carousel', '{}', 0)"
-}
-
-# Rows stay for a while. What must not is somebody in them.
-tell_residue() {
-  ask "SELECT name, record FROM lockwright_locks WHERE LOCATE('$1', name) > 0 AND kind <> 'carousel'
-    AND record NOT REGEXP '\"hold\":null.*\"waiting\":\\\\[\\\\]' AND record NOT REGEXP '\"used\":0,.*\"waiting\":\\\\[\\\\]'
-    AND kind IN ('lock', 'rwlock', 'semaphore')
-    UNION ALL SELECT name, locked_by FROM shedlock WHERE LOCATE('$1', name) > 0 AND lock_until > UTC_TIMESTAMP(6)
-    AND LOCATE(CHAR(9), locked_by) > 0"
-}
-
 service "$@"

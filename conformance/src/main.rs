@@ -99,6 +99,9 @@ enum Command {
         /// How often a server is killed and started again meanwhile.
         #[arg(long, default_value_t = 0)]
         restarts: u64,
+        /// Instead of being started again, the server is replaced by a replica, for which its commits wait.
+        #[arg(long)]
+        replicated: bool,
         /// Who is killed when.
         #[arg(long, default_value_t = 1)]
         seed: u64,
@@ -160,7 +163,7 @@ fn obey(command: Command) -> Result<bool, String> {
             println!("{} passed, {failed} failed, 0 skipped", stores.len() - failed);
             Ok(failed == 0)
         }
-        Command::Languages { stores, faces, increments, tasks, restarts, seed } => {
+        Command::Languages { stores, faces, increments, tasks, restarts, replicated, seed } => {
             let mut failed = 0;
             for store in &stores {
                 let wanted = languages::Options {
@@ -169,6 +172,7 @@ fn obey(command: Command) -> Result<bool, String> {
                     increments,
                     tasks,
                     restarts,
+                    replicated,
                     seed,
                 };
                 failed += usize::from(!languages::run(&suite, &wanted, &|line| println!("{line}"))?);

@@ -71,6 +71,7 @@ fn languages_that_lock_nothing_are_convicted() {
         increments: 400,
         tasks: 4,
         restarts: 0,
+        replicated: false,
         seed: 3,
     };
     let said = Mutex::new(String::new());

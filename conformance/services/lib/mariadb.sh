@@ -10,11 +10,13 @@ SCHEMA=$ROOT/core/machines/src/stores/mysql/layouts/schema.sql
 packages() { need_command mariadbd mariadb-server; }
 
 # new_database: makes the data of a server in the current folder, where its process is looked for. The path of a socket has to be short,
-# wherever this tree lies; and there is no need of one.
+# wherever this tree lies; and there is no need of one. Where several have their temporary files in one folder, one that starts
+# deletes those of the others.
 new_database() {
   cat >my.cnf <<END
 [mariadbd]
 datadir = $PWD
+tmpdir = $PWD
 socket = ''
 pid-file = server.pid
 bind-address = 127.0.0.1
@@ -48,3 +50,21 @@ make() {
 }
 
 uri() { echo "mysql://locker:pa%3Ass%40word@127.0.0.1:$(<port)/locks"; }
+
+# Whatever is asked for ends by a look at the rows.
+tell_requests() {
+  ask "SELECT COALESCE(SUM(SELECT_COMMANDS), 0) FROM information_schema.USER_STATISTICS WHERE USER = 'locker'"
+}
+
+tell_foreign() {
+  ask "INSERT INTO lockwright_locks VALUES ('$1', 1, 'carousel', '{}', 0)"
+}
+
+# Rows stay for a while. What must not is somebody in them.
+tell_residue() {
+  ask "SELECT name, record FROM lockwright_locks WHERE LOCATE('$1', name) > 0 AND kind <> 'carousel'
+    AND record NOT REGEXP '\"hold\":null.*\"waiting\":\\\\[\\\\]' AND record NOT REGEXP '\"used\":0,.*\"waiting\":\\\\[\\\\]'
+    AND kind IN ('lock', 'rwlock', 'semaphore')
+    UNION ALL SELECT name, locked_by FROM shedlock WHERE LOCATE('$1', name) > 0 AND lock_until > UTC_TIMESTAMP(6)
+    AND LOCATE(CHAR(9), locked_by) > 0"
+}

@@ -64,3 +64,20 @@ make() {
 }
 
 uri() { echo "postgres://locker:pa%3Ass%40word@127.0.0.1:$(<port)/locks"; }
+
+# Every statement of ours is one call, and the table of counts belongs to the server.
+tell_requests() {
+  ask -c "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query LIKE '%lockwright_locks%'"
+}
+
+tell_foreign() {
+  ask -c "INSERT INTO lockwright_locks VALUES ('$1', 1, 'carousel', '{}', now())"
+}
+
+# Rows stay for a while. What must not is somebody in them.
+tell_residue() {
+  ask -c "SELECT key, record FROM lockwright_locks WHERE strpos(key, '$1') > 0 AND kind <> 'carousel'
+    AND record !~ '\"(hold)\":null.*\"waiting\":\[\]' AND record !~ '\"used\":0,.*\"waiting\":\[\]' AND kind IN ('lock', 'rwlock', 'semaphore')
+    UNION ALL SELECT name, locked_by FROM shedlock WHERE strpos(name, '$1') > 0 AND lock_until > timezone('utc', clock_timestamp())
+    AND strpos(locked_by, chr(9)) > 0"
+}

@@ -22,7 +22,7 @@ service() {
   case $command in
     start) running || begin ;;
     stop) ! running || quit; return ;;
-    restart) ! running || halt KILL; launch ;;
+    restart) restart ;;
     uri) running || die "$NAME is not running" ;;
     requests | foreign | residue)
       running || die "$NAME is not running"
@@ -35,8 +35,17 @@ service() {
   PORT=$(<"$FOLDER/port")
   cd "$FOLDER"
   until_answers
+  settle
   uri "$@"
 }
+
+restart() {
+  ! running || halt KILL
+  launch
+}
+
+# What is to be done once it answers; a service may define more.
+settle() { :; }
 
 # A pid alone may since belong to somebody else; only our server works in our folder.
 running() { [[ -f $FOLDER/pid && /proc/$(<"$FOLDER/pid")/cwd -ef $FOLDER ]]; }
@@ -82,7 +91,7 @@ until_answers() {
 wait_until() {
   local deadline=$((SECONDS + PATIENCE)) said
   until said=$("$@"); do
-    ((SECONDS <= deadline)) || die "not for 30 s: $*"
+    ((SECONDS <= deadline)) || die "not for $PATIENCE s: $*"
     sleep 0.05
   done
   echo "$said"

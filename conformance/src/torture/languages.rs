@@ -1,7 +1,7 @@
 //! All languages at one lock: as many tasks of each raise an unguarded counter, so many times in all, though one
 //! process of each language is killed on the way, and another does the rest of its work. Where a task is a process, as
 //! in PHP, so many are started. Where the store is a cluster, its members fail meanwhile; a single server is restarted
-//! where that is asked for.
+//! where that is asked for, or its replica takes over.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -33,7 +33,21 @@ pub struct Options {
     pub tasks: u64,
     /// How often the server is killed and started again meanwhile.
     pub restarts: u64,
+    /// Whether a replica takes over instead, for which the server's commits wait.
+    pub replicated: bool,
     pub seed: u64,
+}
+
+impl Options {
+    fn place(&self, suite: &Suite) -> Result<RunningStore, String> {
+        let store = suite.stores.iter().find(|store| store.name == self.store);
+        let mut store = store.ok_or_else(|| format!("there is no store {}", self.store))?.clone();
+        if self.replicated {
+            let service = store.service.ok_or_else(|| format!("{} has no server", self.store))?;
+            store.service = Some(format!("replicated/{service}"));
+        }
+        RunningStore::start(store)
+    }
 }
 
 /// What to expect of a store.
@@ -53,8 +67,7 @@ const THAT_FAILS: Pace = Pace { ttl: 10.0, increment: 0.1 };
 /// # Errors
 /// When there is no such store, or it cannot be started.
 pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool, String> {
-    let store = suite.stores.iter().find(|store| store.name == wanted.store);
-    let place = RunningStore::start(store.ok_or_else(|| format!("there is no store {}", wanted.store))?.clone())?;
+    let place = wanted.place(suite)?;
     let scratch = Scratch::new()?;
     let word = scratch.word(&format!("languages-{}", wanted.store));
     let folder = scratch.folder(&word)?;
