@@ -509,7 +509,7 @@ impl Engine {
         self.entries_of(now, key, || Event::Pushed(event));
     }
 
-    fn entries_of<'a>(&mut self, now: Time, key: &str, event: impl Fn() -> Event<'a, Handles>) {
+    pub(crate) fn entries_of<'a>(&mut self, now: Time, key: &str, event: impl Fn() -> Event<'a, Handles>) {
         let of_key = self.entries.iter().filter(|(_, entry)| *entry.spot.key == *key);
         let locks: Vec<u64> = of_key.map(|(lock, _)| *lock).collect();
         locks.into_iter().for_each(|lock| self.tell(now, lock, event()));

@@ -1,13 +1,18 @@
-//! What is asked of the store beside the machines: a latch's count, who holds a lock, another size of a semaphore.
+//! What is asked of the store beside the machines: a latch's count, who holds a lock, another size of a semaphore, the
+//! names of all locks.
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_machines::error::{Error, Kind, Result};
 use lockwright_machines::gate::Answer;
 use lockwright_machines::lease::Inspection;
-use lockwright_machines::protocol::{Inquiry, Question, Reply, Requests};
+use lockwright_machines::machine::Event;
+use lockwright_machines::name;
+use lockwright_machines::protocol::{Inquiry, Layout, Question, Reply, Requests};
+use lockwright_machines::stores::redis::layouts::survey;
 use lockwright_machines::time::Time;
 
 use crate::engine::{Engine, Spot, Ticket};
@@ -18,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How often a request may come too late until the clocks are said to run unevenly.
 const LATE: u32 = 3;
 
-/// What is to be known, or done.
+/// What is to be known of a lock, or done with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Want {
     /// Something of a gate.
@@ -29,6 +34,17 @@ pub(crate) enum Want {
     Identify,
     /// Another size.
     Resize(u32),
+    /// That whoever holds it under this token does so no more.
+    Break(u64),
+}
+
+/// What it is about.
+enum About {
+    Lock(Rc<Spot>, Want),
+    /// The names of all locks of a layout.
+    Names(Arc<dyn Layout>),
+    /// What the server does when its memory is full; a prefix for where to ask.
+    Eviction(Arc<str>),
 }
 
 /// What came of it.
@@ -37,13 +53,15 @@ pub(crate) enum Found {
     Answer(Answer),
     Inspection(Box<Inspection>),
     Resized,
+    Broken(bool),
+    Names(Vec<String>),
+    Eviction(Option<String>),
 }
 
 /// One conversation with the store. It is begun anew with every answer and plays through all that was answered before,
 /// since it borrows from its layout what a step of it says.
 struct Conversation {
-    spot: Rc<Spot>,
-    want: Want,
+    about: About,
     said: Vec<Vec<Reply>>,
     /// It asks for as long as that.
     give_up: Time,
@@ -86,19 +104,32 @@ fn play<T>(inquiry: Option<Inquiry<'_, T>>, said: &[Vec<Reply>]) -> Turn<T> {
 
 impl Conversation {
     fn turn(&self) -> Turn<Found> {
-        let Spot { layout, name, key } = &*self.spot;
-        match self.want {
+        match &self.about {
+            About::Lock(spot, want) => self.turn_of(spot, *want),
+            About::Names(layout) => play(Some(layout.list()), &self.said).map(Found::Names),
+            About::Eviction(prefix) => play(Some(survey::eviction(prefix)), &self.said).map(Found::Eviction),
+        }
+    }
+
+    fn turn_of(&self, Spot { layout, name, key }: &Spot, want: Want) -> Turn<Found> {
+        match want {
             Want::Question(question) => play(layout.question(key.clone(), question), &self.said).map(Found::Answer),
             Want::Resize(permits) => play(layout.resize(key.clone(), permits), &self.said).map(|()| Found::Resized),
+            Want::Break(token) => play(Some(layout.break_hold(key.clone(), token)), &self.said).map(Found::Broken),
             Want::Inspect => self.look(layout.inspect(name, key.clone())),
             Want::Identify => self.look(layout.identify(name, key.clone())),
         }
     }
-}
 
-impl Conversation {
     fn look(&self, inquiry: Inquiry<'_, Inspection>) -> Turn<Found> {
         play(Some(inquiry), &self.said).map(|seen| Found::Inspection(Box::new(seen)))
+    }
+
+    fn explain(&self, error: Error) -> Error {
+        match &self.about {
+            About::Lock(spot, _) => error.on_lock(spot.name.clone()),
+            About::Names(_) | About::Eviction(_) => error,
+        }
     }
 }
 
@@ -149,11 +180,61 @@ impl Engine {
     /// # Errors
     /// `closed`.
     pub(crate) fn inquire(&mut self, now: Time, spot: &Rc<Spot>, want: Want) -> Result<Ticket> {
+        self.converse(now, About::Lock(spot.clone(), want))
+    }
+
+    /// Asks for the names of all locks there are, held or remembered, in the layout of this client's address.
+    /// [`listed`](Self::listed) has the answer.
+    ///
+    /// # Errors
+    /// `closed`, and what there is against that layout.
+    pub fn list(&mut self, now: Time) -> Result<Ticket> {
+        let layout = self.default_layout()?;
+        self.converse(now, About::Names(layout))
+    }
+
+    /// The names, in order.
+    ///
+    /// # Errors
+    /// `unavailable`, and what the store says.
+    pub fn listed(&mut self, ticket: Ticket) -> Result<Vec<String>> {
+        match self.inquiries.take(ticket) {
+            Some(Ok(Found::Names(mut names))) => {
+                // With a longer prefix than ours a lock may have a name that is too long for us.
+                names.retain(|name| name::check(name).is_ok());
+                names.sort();
+                names.dedup();
+                Ok(names)
+            }
+            other => Err(unanswered("list", other)),
+        }
+    }
+
+    /// Asks what the server does when its memory is full. [`evicts`](Self::evicts) has the answer.
+    ///
+    /// # Errors
+    /// `closed`.
+    pub fn ask_eviction(&mut self, now: Time) -> Result<Ticket> {
+        let prefix = Arc::from(&*self.config().options.prefix);
+        self.converse(now, About::Eviction(prefix))
+    }
+
+    /// The server's word for it, where this user may know.
+    ///
+    /// # Errors
+    /// `unavailable`, and what the store says.
+    pub fn evicts(&mut self, ticket: Ticket) -> Result<Option<String>> {
+        match self.inquiries.take(ticket) {
+            Some(Ok(Found::Eviction(policy))) => Ok(policy),
+            other => Err(unanswered("ping", other)),
+        }
+    }
+
+    fn converse(&mut self, now: Time, about: About) -> Result<Ticket> {
         self.check_open()?;
         let ticket = self.next_ticket();
         let give_up = now.after(self.config().options.store_timeout);
-        let spot = spot.clone();
-        let conversation = Conversation { spot, want, said: Vec::new(), give_up, told: None, again_at: None, late: 0 };
+        let conversation = Conversation { about, said: Vec::new(), give_up, told: None, again_at: None, late: 0 };
         self.inquiries.open.insert(ticket, conversation);
         self.continue_inquiry(ticket);
         self.look(now);
@@ -171,7 +252,7 @@ impl Engine {
     fn conclude_inquiry(&mut self, ticket: Ticket, result: Result<Found>) {
         let Some(conversation) = self.inquiries.open.remove(&ticket) else { return };
         let address = self.config().address.clone();
-        let result = result.map_err(|error| error.on_lock(conversation.spot.name.clone()).on_store(address));
+        let result = result.map_err(|error| conversation.explain(error).on_store(address));
         self.inquiries.found.insert(ticket, result);
     }
 
@@ -187,7 +268,7 @@ impl Engine {
         let error = match answered {
             Answered::Replies(replies) => {
                 conversation.said.push(replies);
-                return self.inquiry_went_on(ticket, sent);
+                return self.inquiry_went_on(now, ticket, sent);
             }
             Answered::NotSent(error) | Answered::Unknown { error, .. } => error,
         };
@@ -200,7 +281,7 @@ impl Engine {
         conversation.again_at = Some(now.after(PAUSE).min(conversation.give_up));
     }
 
-    fn inquiry_went_on(&mut self, ticket: Ticket, sent: Time) {
+    fn inquiry_went_on(&mut self, now: Time, ticket: Ticket, sent: Time) {
         let Some(conversation) = self.inquiries.open.get_mut(&ticket) else { return };
         match conversation.turn() {
             // What came too late says what time it is at the store, so that the next one does not.
@@ -216,8 +297,29 @@ impl Engine {
                     self.continue_inquiry(ticket);
                 }
             }
-            Turn::Over(result) => self.conclude_inquiry(ticket, result),
+            Turn::Over(result) => {
+                self.tell_of_break(now, ticket, &result);
+                self.conclude_inquiry(ticket, result);
+            }
             Turn::Ask(requests) => self.requests.ask(Job::Inquiry(ticket), requests),
         }
+    }
+
+    /// Whoever holds here what was to be broken learns of it at once.
+    fn tell_of_break(&mut self, now: Time, ticket: Ticket, result: &Result<Found>) {
+        let Some(Conversation { about: About::Lock(spot, Want::Break(token)), .. }) = self.inquiries.open.get(&ticket)
+        else {
+            return;
+        };
+        let (Ok(Found::Broken(broken)), spot, token) = (result, spot.clone(), *token) else { return };
+        self.entries_of(now, &spot.key, || if *broken { Event::Broken { token } } else { Event::Verify });
+    }
+}
+
+/// Why there is no answer of the kind that was asked for.
+pub(crate) fn unanswered(operation: &'static str, other: Option<Result<Found>>) -> Error {
+    match other {
+        Some(Err(error)) => error,
+        _ => Error::new(Kind::Internal, operation, "a question has no answer of its own; please report this"),
     }
 }

@@ -21,7 +21,7 @@ use lockwright_machines::{name, secret};
 use crate::engine::{Engine, Spot, Ticket};
 use crate::guard::Guard;
 use crate::hold::Hold;
-use crate::inquiries::{Found, Want};
+use crate::inquiries::{Found, Want, unanswered};
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -66,8 +66,12 @@ impl Engine {
     /// # Errors
     /// `unsupported` for a layout that is not there, `invalid_config` for a format that does not go with it.
     pub fn guarantees(&self) -> Result<Guarantees> {
-        let layout = layout_choice::layout_of(self.layouts(), LayoutChoice::of(&self.lock_options()))?;
-        Ok(self.promised(&*layout))
+        Ok(self.promised(&*self.default_layout()?))
+    }
+
+    /// That of its address.
+    pub(crate) fn default_layout(&self) -> Result<Arc<dyn Layout>> {
+        layout_choice::layout_of(self.layouts(), LayoutChoice::of(&self.lock_options()))
     }
 
     /// What `layout` promises to this client: nobody enters a lock twice here.
@@ -293,8 +297,26 @@ impl Engine {
     pub fn inspected(&mut self, ticket: Ticket) -> Result<Inspection> {
         match self.inquiries.take(ticket) {
             Some(Ok(Found::Inspection(seen))) => Ok(*seen),
-            Some(Err(error)) => Err(error),
-            _ => Err(Error::new(Kind::Internal, "inspect", "a look has no answer of its own; please report this")),
+            other => Err(unanswered("inspect", other)),
+        }
+    }
+
+    /// Takes a lock from whoever holds it under that token. [`broken`](Self::broken) has the answer.
+    ///
+    /// # Errors
+    /// `closed`.
+    pub fn break_hold(&mut self, now: Time, lock: &Lock, token: u64) -> Result<Ticket> {
+        self.inquire(now, &lock.spot, Want::Break(token))
+    }
+
+    /// Whether somebody held it under that token.
+    ///
+    /// # Errors
+    /// `foreign_layout`, `unavailable`, and what the store says.
+    pub fn broken(&mut self, ticket: Ticket) -> Result<bool> {
+        match self.inquiries.take(ticket) {
+            Some(Ok(Found::Broken(broken))) => Ok(broken),
+            other => Err(unanswered("break", other)),
         }
     }
 }

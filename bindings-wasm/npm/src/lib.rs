@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
-use js_sys::{Array, Function, Object, Reflect, Uint8Array};
+use js_sys::{Array, BigInt, Function, Object, Reflect, Uint8Array};
 use lockwright_machines::error::{Error, Kind};
 use lockwright_machines::gate::MAX_IDLE;
 use lockwright_machines::layout_choice::Of;
@@ -85,6 +85,12 @@ enum Pending {
     Resized,
     /// Who holds a lock.
     Look,
+    /// Whether somebody held what was to be broken.
+    Broken,
+    /// The names of all locks.
+    Names,
+    /// What the server does when its memory is full.
+    Eviction,
 }
 
 /// A client, with all that is asked of it and held, by numbers.
@@ -312,6 +318,26 @@ impl Core {
         Ok(self.await_result(ticket, pending))
     }
 
+    /// Takes a lock from whoever holds it under `token`. The ticket for whether somebody did.
+    pub fn break_lock(&mut self, now: f64, lock: u32, token: BigInt) -> Thrown<f64> {
+        let out = |_| thrown(Error::invalid("break", "the token is out of range; give one that inspect showed"));
+        let (lock, token) = (self.lock_at(lock)?, u64::try_from(token).map_err(out)?);
+        let ticket = self.engine.break_hold(time(now), &lock, token).map_err(thrown)?;
+        Ok(self.await_result(ticket, Pending::Broken))
+    }
+
+    /// Asks for the names of all locks. The ticket for the answer.
+    pub fn list(&mut self, now: f64) -> Thrown<f64> {
+        let ticket = self.engine.list(time(now)).map_err(thrown)?;
+        Ok(self.await_result(ticket, Pending::Names))
+    }
+
+    /// Asks what the server does when its memory is full. The ticket for the answer.
+    pub fn eviction(&mut self, now: f64) -> Thrown<f64> {
+        let ticket = self.engine.ask_eviction(time(now)).map_err(thrown)?;
+        Ok(self.await_result(ticket, Pending::Eviction))
+    }
+
     /// What came of a ticket that is settled: the number of a guard, or those of several; 0 where somebody else has it
     /// and it was only tried; else what was asked.
     pub fn result(&mut self, now: f64, ticket: f64) -> Thrown<JsValue> {
@@ -341,6 +367,11 @@ impl Core {
             Pending::Waiting => engine.waiting(number).map_err(thrown)?.into(),
             Pending::Resized => engine.resized(number).map(|()| JsValue::UNDEFINED).map_err(thrown)?,
             Pending::Look => look::inspection(engine.inspected(number).map_err(thrown)?),
+            Pending::Broken => engine.broken(number).map_err(thrown)?.into(),
+            Pending::Names => {
+                engine.listed(number).map_err(thrown)?.into_iter().map(JsValue::from).collect::<Array>().into()
+            }
+            Pending::Eviction => engine.evicts(number).map_err(thrown)?.into(),
         })
     }
 

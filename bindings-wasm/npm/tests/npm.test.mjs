@@ -59,6 +59,27 @@ test('it excludes and is excluded', async () => {
   await held.release()
 })
 
+test('an operator lists locks, breaks one and asks whether any can be had', async () => {
+  const mine = await client.lock('of mine').acquire()
+  const theirs = await other.lock('of theirs', { ttl: 1_500 }).acquire()
+  const names = await client.list()
+  assert.deepEqual(names, await other.list())
+  assert.deepEqual(names.filter(name => name.startsWith('of ')), ['of mine', 'of theirs'])
+  assert.equal(await client.breakLock('of theirs', theirs.token + 1_000n), false)
+  assert.equal(await client.breakLock('of theirs', theirs.token), true)
+  // By a push, or by its next renewal.
+  await until(() => !theirs.isHeld)
+  // Who broke it holds it itself, and looks at once.
+  assert.equal(await client.lock('of mine').breakLock(mine.token), true)
+  await until(() => !mine.isHeld)
+  assert.equal(mine.whyLost, 'broken')
+  for (const token of [1, '1', -1n, 1n << 64n]) await assert.rejects(client.breakLock('of mine', token), wasm.InvalidConfig)
+  const { took, eviction, mayEvict } = await client.ping()
+  assert.ok(took > 0)
+  assert.deepEqual({ eviction, mayEvict }, { eviction: 'noeviction', mayEvict: false })
+  assert.equal((await other.inspect('lockwright-ping')).holder, undefined)
+})
+
 for (const layout of ['native', 'string', 'redisson']) {
   test(`a counter shared with the native package is exact, in the layout ${layout}`, async () => {
     const options = layout === 'string' ? { layout, format: 'redis-py' } : { layout }
@@ -92,8 +113,8 @@ test('a waiter is handed the lock by a push', async () => {
 })
 
 test('what is held is renewed by itself', async () => {
-  const guard = await client.lock('renewed', { ttl: 150 }).acquire()
-  for (const begun = performance.now(); performance.now() - begun < 600; await pause(20)) {
+  const guard = await client.lock('renewed', { ttl: 600 }).acquire()
+  for (const begun = performance.now(); performance.now() - begun < 2_000; await pause(20)) {
     assert.ok(guard.isHeld)
     assert.equal(await other.lock('renewed').tryAcquire(), null)
   }

@@ -7,7 +7,8 @@ import { forgotten, Lock } from './lock.js'
 import type { NativeHandle } from './native.js'
 import { type Job, Once } from './once.js'
 import { BARRIER, count, LATCH, options as checkedOptions, SEMAPHORE, text } from './options.js'
-import type { Guarantees, Inspection } from './records.js'
+import { answer } from './reactor.js'
+import type { Guarantees, Health, Inspection } from './records.js'
 import type { Core } from '../wasm/lockwright.js'
 import type { Running } from './running.js'
 import { MultiLock } from './several.js'
@@ -15,6 +16,9 @@ import { RwLock, Semaphore, type SemaphoreOptions } from './shared.js'
 
 /** What the engine takes for "the default". */
 const DEFAULT = -1
+
+/** The lock that a ping tries. */
+const PING = 'lockwright-ping'
 
 /** One server where locks are kept. Made by {@link connect}. */
 export class Client implements AsyncDisposable {
@@ -146,6 +150,32 @@ export class Client implements AsyncDisposable {
     return this.lock(name).identify()
   }
 
+  /** The names of the locks there are. */
+  async list(): Promise<string[]> {
+    return await answer<string[]>(this.#running, (core, now) => core.list(now))
+  }
+
+  /** Takes the lock from whoever holds it under that token, which `inspect` shows. Whether somebody did. */
+  async breakLock(name: string, expectedToken: bigint): Promise<boolean> {
+    return await this.lock(name).breakLock(expectedToken)
+  }
+
+  /**
+   * Whether locks can be had here, now: a lock of its own, `lockwright-ping`, is acquired and given back, with all the rights that takes. For
+   * readiness probes; about three requests.
+   *
+   * @throws Why not: {@link Unavailable} after `storeTimeout`, {@link AuthFailed}, {@link ForeignLayout}, {@link ProtocolError}, {@link Closed}.
+   */
+  async ping(): Promise<Health> {
+    const began = performance.now()
+    // Somebody else may be at it: that is as good an answer.
+    const guard = await this.lock(PING, { ttl: 1000, renew: false }).tryAcquire()
+    await guard?.release()
+    const took = performance.now() - began
+    const eviction = await answer<string | undefined>(this.#running, (core, now) => core.eviction(now))
+    return { took, eviction, mayEvict: eviction !== undefined && eviction !== 'noeviction' }
+  }
+
   /**
    * Takes over a lock that was exported, under a higher token.
    *
@@ -153,10 +183,8 @@ export class Client implements AsyncDisposable {
    */
   async resume(secret: string, options?: LockOptions): Promise<Guard> {
     const given = wanted(options)
-    const ticket = this.#running.do((core, now) => core.resume(now, text('resume', 'secret', secret), given))
-    await this.#running.settled(ticket)
-    const number = this.#running.do((core, now) => core.result(now, ticket) as number)
-    return Guard.make(this.#running, number)
+    const exported = text('resume', 'secret', secret)
+    return Guard.make(this.#running, await answer<number>(this.#running, (core, now) => core.resume(now, exported, given)))
   }
 
   /** Gives back all that is held and ends the connections; waits for the server for a second at most. Guards are lost with the reason `closed`. */

@@ -2,10 +2,10 @@ import { type AcquireOptions, within } from './asking.js'
 import { mistake } from './errors.js'
 import { Guard } from './guard.js'
 import type { NativeHandle } from './native.js'
-import { text } from './options.js'
+import { text, token } from './options.js'
 import { OURS, only } from './ours.js'
 import { printable } from './printable.js'
-import { acquired, ask, type Within } from './reactor.js'
+import { acquired, answer, ask, type Within } from './reactor.js'
 import type { Inspection } from './records.js'
 import type { Running } from './running.js'
 import { block } from './waits.js'
@@ -79,9 +79,8 @@ export class Lock {
    */
   async resume(secret: string): Promise<Guard> {
     const { running, number } = this.#native
-    const ticket = running.do((core, now) => core.resume_lock(now, number, text('resume', 'secret', secret)))
-    await running.settled(ticket)
-    return Guard.make(running, running.do((core, now) => core.result(now, ticket) as number))
+    const exported = text('resume', 'secret', secret)
+    return Guard.make(running, await answer<number>(running, (core, now) => core.resume_lock(now, number, exported)))
   }
 
   /** Who holds it, and how many wait for it. */
@@ -92,6 +91,12 @@ export class Lock {
   /** @internal What lies under its name, of whatever kind. */
   identify(): Promise<Inspection> {
     return this.#look('identify')
+  }
+
+  /** Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did. */
+  async breakLock(expectedToken: bigint): Promise<boolean> {
+    const [{ running, number }, held] = [this.#native, token('break', expectedToken)]
+    return await answer<boolean>(running, (core, now) => core.break_lock(now, number, held))
   }
 
   async #look(how: string): Promise<Inspection> {

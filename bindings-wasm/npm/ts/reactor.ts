@@ -1,4 +1,6 @@
+import type { Core } from '../wasm/lockwright.js'
 import type { NativeHandle } from './native.js'
+import type { Running } from './running.js'
 import { onAbort } from './time.js'
 
 /** How an operation waits for others: for how many milliseconds, and until what. */
@@ -11,8 +13,13 @@ export interface Within {
 const AS_IT_SAYS = -1
 
 /** What an operation ends with. */
-export async function ask<T>({ running, number }: NativeHandle, operation: string, argument = 0): Promise<T> {
-  const ticket = running.do((core, now) => core.ask(now, number, operation, argument))
+export function ask<T>({ running, number }: NativeHandle, operation: string, argument = 0): Promise<T> {
+  return answer(running, (core, now) => core.ask(now, number, operation, argument))
+}
+
+/** What comes of a ticket. */
+export async function answer<T>(running: Running, of: (core: Core, now: number) => number): Promise<T> {
+  const ticket = running.do(of)
   await running.settled(ticket)
   return running.do((core, now) => core.result(now, ticket) as T)
 }

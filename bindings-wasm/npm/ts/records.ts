@@ -22,6 +22,16 @@ export interface Guarantees {
   readonly notes: readonly string[]
 }
 
+/** What a ping found. */
+export interface Health {
+  /** Milliseconds to acquire a lock and give it back: two round trips, and a connection where there was none. */
+  readonly took: number
+  /** What the store does when its memory is full, such as Redis' `noeviction`, where this user may ask. */
+  readonly eviction?: string | undefined
+  /** Whether the store may then throw away locks that are held. */
+  readonly mayEvict: boolean
+}
+
 /** Why a held lock was lost. */
 export type LossReason = 'expired' | 'max_hold' | 'abandoned' | 'not_renewed' | 'gone' | 'broken' | 'closed'
 

@@ -39,11 +39,12 @@ make_replica() {
   )
   (FOLDER=$REPLICA launch)
   wait_until answers >/dev/null
-  at=$(as_root -e 'SELECT @@gtid_binlog_pos')
   as_root -e 'SET GLOBAL rpl_semi_sync_master_enabled = ON'
   (
     cd "$REPLICA"
     wait_until answers >/dev/null
+    # Of the server that was copied: the other one goes on.
+    at=$(as_root -e 'SELECT @@gtid_binlog_pos')
     as_root -e "RESET MASTER; SET GLOBAL gtid_slave_pos = '$at'; SET GLOBAL rpl_semi_sync_slave_enabled = ON;
       CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = $PORT, MASTER_USER = 'root', MASTER_USE_GTID = slave_pos; START SLAVE"
   )
