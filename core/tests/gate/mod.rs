@@ -3,7 +3,7 @@
 
 #![allow(unreachable_pub, dead_code, reason = "each test uses its part")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Result, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -15,6 +15,9 @@ use std::time::Duration;
 /// Whether a connection is shut now.
 type IsShut = Arc<dyn Fn() -> bool + Send + Sync>;
 
+/// What is made of the first bytes that somebody who dials says.
+type Greeting = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
+
 /// One way to a server's port, for whoever takes it.
 pub struct Gate {
     pub port: u16,
@@ -25,10 +28,11 @@ impl Gate {
     pub fn before(server: u16) -> Self {
         let is_shut = Arc::<AtomicBool>::default();
         let asked = is_shut.clone();
-        let port = hand_on(server, move |_| {
+        let shuts = move |_| -> IsShut {
             let asked = asked.clone();
             Arc::new(move || asked.load(Ordering::SeqCst))
-        });
+        };
+        let port = hand_on(server, shuts, Arc::new(|_| ()));
         Gate { port, is_shut }
     }
 
@@ -51,17 +55,33 @@ pub struct Between {
     /// What process a member is, each time that it is asked.
     process: Arc<dyn Fn(usize) -> Option<u32> + Send + Sync>,
     members: usize,
+    /// The gates at which members are to be found who say themselves where, by what they say.
+    told: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl Between {
     pub fn new(members: usize, process: impl Fn(usize) -> Option<u32> + Send + Sync + 'static) -> Self {
-        Between { cut: Arc::default(), process: Arc::new(process), members }
+        Between { cut: Arc::default(), process: Arc::new(process), members, told: Arc::default() }
     }
 
     /// The port at which the others find what `member` serves them at `port`.
     pub fn gate(&self, member: usize, port: u16) -> u16 {
+        self.gate_with(member, port, Arc::new(|_| ()))
+    }
+
+    /// The same where a member that dials says its own address first, and is dialled there from then on: it says that
+    /// of its gate instead.
+    pub fn gate_of_greetings(&self, member: usize, port: u16) -> u16 {
+        let told = self.told.clone();
+        let gate = self.gate_with(member, port, Arc::new(move |bytes| rename(&told.lock().unwrap(), bytes)));
+        let address = |port| format!("127.0.0.1:{port}");
+        self.told.lock().unwrap().insert(address(port), address(gate));
+        gate
+    }
+
+    fn gate_with(&self, member: usize, port: u16, greeting: Greeting) -> u16 {
         let (cut, process, members) = (self.cut.clone(), self.process.clone(), self.members);
-        hand_on(port, move |dialler| {
+        let shuts = move |dialler| -> IsShut {
             let (cut, process, known) = (cut.clone(), process.clone(), OnceLock::new());
             Arc::new(move || {
                 // A copy: others go on while it is found out who this is.
@@ -74,7 +94,8 @@ impl Between {
                 let who = known.get().copied().or_else(|| (0..members).find(is_its));
                 who.is_some_and(|who| cut.contains(known.get_or_init(|| who)))
             })
-        })
+        };
+        hand_on(port, shuts, greeting)
     }
 
     pub fn cut_off(&self, member: usize) {
@@ -102,29 +123,40 @@ fn sockets(table: &str, port: u16) -> Vec<String> {
     of.filter_map(|row| Some(format!("socket:[{}]", row.get(9)?))).collect()
 }
 
+/// Puts other addresses in the place of those that are written there, of the same length.
+fn rename(names: &BTreeMap<String, String>, bytes: &mut [u8]) {
+    for (name, other) in names {
+        assert_eq!(name.len(), other.len(), "the length is written before it");
+        if let Some(at) = bytes.windows(name.len()).position(|part| part == name.as_bytes()) {
+            return bytes[at..at + name.len()].copy_from_slice(other.as_bytes());
+        }
+    }
+}
+
 /// A port from which all is handed on to `server`, and back; of the port that somebody dials from, `shuts` makes what
 /// says whether that connection is shut.
-fn hand_on(server: u16, shuts: impl Fn(u16) -> IsShut + Send + 'static) -> u16 {
+fn hand_on(server: u16, shuts: impl Fn(u16) -> IsShut + Send + 'static, greeting: Greeting) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
             let Ok(from) = client.peer_addr() else { continue };
-            let is_shut = shuts(from.port());
-            thread::spawn(move || drop(connect(&is_shut, client, server)));
+            let (is_shut, greeting) = (shuts(from.port()), greeting.clone());
+            thread::spawn(move || drop(connect(&is_shut, client, server, greeting)));
         }
     });
     port
 }
 
 /// A server hears of nobody who dials while it is cut off: whoever says nothing could keep all others waiting there.
-fn connect(is_shut: &IsShut, client: TcpStream, server: u16) -> Result<()> {
+fn connect(is_shut: &IsShut, client: TcpStream, server: u16, greeting: Greeting) -> Result<()> {
     wait(is_shut);
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server))?;
-    for (from, to) in [(&client, &server), (&server, &client)] {
+    let nothing: Greeting = Arc::new(|_| ());
+    for (from, to, greeting) in [(&client, &server, greeting), (&server, &client, nothing)] {
         let (is_shut, from, to) = (is_shut.clone(), from.try_clone()?, to.try_clone()?);
         to.set_nodelay(true)?;
-        thread::spawn(move || drop(pass(&is_shut, from, to)));
+        thread::spawn(move || drop(pass(&is_shut, from, to, &greeting)));
     }
     Ok(())
 }
@@ -135,13 +167,16 @@ fn wait(is_shut: &IsShut) {
     }
 }
 
-fn pass(is_shut: &IsShut, mut from: TcpStream, mut to: TcpStream) -> Result<()> {
-    let mut bytes = [0; 16 * 1024];
+fn pass(is_shut: &IsShut, mut from: TcpStream, mut to: TcpStream, greeting: &Greeting) -> Result<()> {
+    let (mut bytes, mut greeting) = ([0; 16 * 1024], Some(greeting));
     loop {
         let count = from.read(&mut bytes);
         wait(is_shut);
         match count {
-            Ok(count @ 1..) => to.write_all(&bytes[..count])?,
+            Ok(count @ 1..) => {
+                greeting.take().inspect(|greeting| greeting(&mut bytes[..count]));
+                to.write_all(&bytes[..count])?;
+            }
             Ok(_) | Err(_) => return to.shutdown(Shutdown::Write),
         }
     }

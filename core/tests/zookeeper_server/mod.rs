@@ -194,8 +194,9 @@ impl Ensemble {
         let ports = ports::ports::<9>();
         let line = |ports: &[u16]| ports.iter().map(u16::to_string).collect::<Vec<_>>().join(":");
         let own: Vec<_> = ports.chunks(3).map(line).collect();
-        let gate =
-            |(member, of): (usize, &[u16])| line(&[of[0], between.gate(member, of[1]), between.gate(member, of[2])]);
+        let gate = |(member, of): (usize, &[u16])| {
+            line(&[of[0], between.gate(member, of[1]), between.gate_of_greetings(member, of[2])])
+        };
         let gates: Vec<_> = ports.chunks(3).enumerate().map(gate).collect();
         let starts = folders.into_iter().enumerate().map(|(number, folder)| {
             let mut members = gates.clone();
