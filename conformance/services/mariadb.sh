@@ -6,12 +6,10 @@
 
 NAME=mariadb PORT_ENV=LOCKWRIGHT_MARIADB_PORT PORT_FIRST=8306
 
-# A kill takes no commit away: the system has it.
 configure() {
   certificates
   new_database
   cat >>my.cnf <<END
-innodb_flush_log_at_trx_commit = 2
 default_time_zone = '+05:30'
 ssl_ca = $PWD/ca.crt
 ssl_cert = $PWD/server.crt

@@ -69,6 +69,14 @@ impl Suite {
         suite.faces.retain(|face| face.absent().inspect(|why| println!("skipped  {}: {why}", face.name)).is_none());
         if wrong.is_empty() { Ok(suite) } else { Err(wrong.join("\n")) }
     }
+
+    /// The row of a store.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn store(&self, name: &str) -> Result<&rows::Store, String> {
+        self.stores.iter().find(|store| store.name == name).ok_or_else(|| format!("there is no store {name}"))
+    }
 }
 
 /// One triple, ready to be played.

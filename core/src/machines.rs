@@ -52,6 +52,8 @@ pub mod name {
     #[cfg(feature = "unstable-store")]
     #[doc(inline)]
     pub use lockwright_machines::name::{escape, unescape};
+
+    pub(crate) use lockwright_machines::name::listed;
 }
 
 /// What a caller may ask of a lock and of a connection, with the defaults that every language shares.

@@ -11,7 +11,7 @@ use lockwright_machines::protocol::Question;
 use lockwright_machines::time::Time;
 
 use crate::engine::{Engine, Ticket};
-use crate::inquiries::{Found, Want};
+use crate::inquiries::{Found, Want, unanswered};
 use crate::lock::{Asked, Lock, Outcome};
 
 /// A latch.
@@ -149,8 +149,7 @@ impl Engine {
     fn answer(&mut self, ticket: Ticket) -> Result<Answer> {
         match self.inquiries.take(ticket) {
             Some(Ok(Found::Answer(answer))) => Ok(answer),
-            Some(Err(error)) => Err(error),
-            _ => Err(Error::new(Kind::Internal, "ask", "a question has no answer of its own; please report this")),
+            other => Err(unanswered("ask", other)),
         }
     }
 

@@ -199,13 +199,7 @@ impl Engine {
     /// `unavailable`, and what the store says.
     pub fn listed(&mut self, ticket: Ticket) -> Result<Vec<String>> {
         match self.inquiries.take(ticket) {
-            Some(Ok(Found::Names(mut names))) => {
-                // With a longer prefix than ours a lock may have a name that is too long for us.
-                names.retain(|name| name::check(name).is_ok());
-                names.sort();
-                names.dedup();
-                Ok(names)
-            }
+            Some(Ok(Found::Names(names))) => Ok(name::listed(names)),
             other => Err(unanswered("list", other)),
         }
     }

@@ -10,7 +10,6 @@ NAME=mariadb-replicated PORT_ENV=LOCKWRIGHT_MARIADB_REPLICATED_PORT PORT_FIRST=8
 configure() {
   new_database
   cat >>my.cnf <<END
-innodb_flush_log_at_trx_commit = 2
 log-bin = changes
 binlog_format = ROW
 server_id = 1

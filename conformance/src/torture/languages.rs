@@ -40,8 +40,7 @@ pub struct Options {
 
 impl Options {
     fn place(&self, suite: &Suite) -> Result<RunningStore, String> {
-        let store = suite.stores.iter().find(|store| store.name == self.store);
-        let mut store = store.ok_or_else(|| format!("there is no store {}", self.store))?.clone();
+        let mut store = suite.store(&self.store)?.clone();
         if self.replicated {
             let service = store.service.ok_or_else(|| format!("{} has no server", self.store))?;
             store.service = Some(format!("replicated/{service}"));

@@ -53,8 +53,7 @@ const LEASES_END_WITHIN: f64 = 20.0;
 /// # Errors
 /// When there is no such store, or it cannot be started.
 pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool, String> {
-    let store = suite.stores.iter().find(|store| store.name == wanted.store);
-    let place = RunningStore::start(store.ok_or_else(|| format!("there is no store {}", wanted.store))?.clone())?;
+    let place = RunningStore::start(suite.store(&wanted.store)?.clone())?;
     let scratch = Scratch::new()?;
     let word = scratch.word(&format!("torture-{}", wanted.store));
     let folder = scratch.folder(&word)?;

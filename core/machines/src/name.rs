@@ -37,6 +37,15 @@ pub fn check(name: &str) -> Result<Arc<str>> {
     Ok(name.into())
 }
 
+/// The names of a list, in order: what a store has under a longer prefix than a client's may be too long for a name.
+#[must_use]
+pub fn listed(mut names: Vec<String>) -> Vec<String> {
+    names.retain(|name| check(name).is_ok());
+    names.sort();
+    names.dedup();
+    names
+}
+
 /// Accepts a label: at most 128 bytes of UTF-8, no control characters.
 ///
 /// # Errors

@@ -225,12 +225,7 @@ impl<F: Face> Client<F> {
 
     pub(crate) async fn list_by(&self, road: Road) -> Result<Vec<String>> {
         let (layout, engine) = (self.default_layout()?, self.engine()?);
-        let mut names = self.inquire(road, &engine, layout.list()).await?;
-        // With a longer prefix than ours a lock may have a name that is too long for us.
-        names.retain(|name| name::check(name).is_ok());
-        names.sort();
-        names.dedup();
-        Ok(names)
+        self.inquire(road, &engine, layout.list()).await.map(name::listed)
     }
 
     pub(crate) async fn others_by(&self, road: Road, name: Option<&str>) -> Result<Vec<Sighting>> {

@@ -15,6 +15,7 @@ pub fn ports<const N: usize>() -> [u16; N] {
     [(); N].map(|()| port())
 }
 
+/// One of them.
 pub fn port() -> u16 {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     let next = || process::id().wrapping_mul(100).wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % COUNT;
