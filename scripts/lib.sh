@@ -29,7 +29,8 @@ need_apt() {
   export DEBIAN_FRONTEND=noninteractive
   # Another installation may be under way, and a fresh machine has no package lists yet.
   local patient=(-qq -o DPkg::Lock::Timeout=300)
-  { apt-get "${patient[@]}" update && "${install[@]}" "${patient[@]}"; } >&2
+  # The lists of packages have a lock of their own, for which nobody waits; several services may be started at once.
+  { flock 9 && apt-get "${patient[@]}" update 9>&- && "${install[@]}" "${patient[@]}" 9>&-; } 9>"${TMPDIR:-/tmp}/lockwright-apt.lock" >&2
 }
 
 # need_command COMMAND PACKAGE: whoever has the command by other means than Debian's package keeps it.

@@ -235,6 +235,7 @@ fn contend_while(ensemble: &Ensemble, hosts: &str, faults: impl FnOnce(&Count)) 
         count.over.store(true, Ordering::Relaxed);
         made.unwrap_or_else(|panic| {
             ensemble.tell();
+            clients.iter().for_each(|client| println!("{:?}", client.inspect("counted")));
             panic::resume_unwind(panic)
         });
     });

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lockwright_machines::error::{Error, Kind, Result};
 use lockwright_machines::gate::Answer;
+use lockwright_machines::layout_choice;
 use lockwright_machines::lease::Inspection;
 use lockwright_machines::machine::Event;
 use lockwright_machines::name;
@@ -36,6 +37,8 @@ pub(crate) enum Want {
     Resize(u32),
     /// That whoever holds it under this token does so no more.
     Break(u64),
+    /// The same of whatever lies there.
+    BreakAny(u64),
 }
 
 /// What it is about.
@@ -111,18 +114,26 @@ impl Conversation {
         }
     }
 
-    fn turn_of(&self, Spot { layout, name, key }: &Spot, want: Want) -> Turn<Found> {
+    fn turn_of(&self, spot: &Spot, want: Want) -> Turn<Found> {
+        let Spot { layout, name, key } = spot;
+        let seen = |seen| Found::Inspection(Box::new(seen));
         match want {
             Want::Question(question) => play(layout.question(key.clone(), question), &self.said).map(Found::Answer),
             Want::Resize(permits) => play(layout.resize(key.clone(), permits), &self.said).map(|()| Found::Resized),
             Want::Break(token) => play(Some(layout.break_hold(key.clone(), token)), &self.said).map(Found::Broken),
-            Want::Inspect => self.look(layout.inspect(name, key.clone())),
-            Want::Identify => self.look(layout.identify(name, key.clone())),
+            Want::BreakAny(token) => {
+                self.of_any(spot, |at| at.layout.break_hold(at.key.clone(), token)).map(Found::Broken)
+            }
+            Want::Inspect => play(Some(layout.inspect(name, key.clone())), &self.said).map(seen),
+            Want::Identify => self.of_any(spot, |at| at.layout.identify(&at.name, at.key.clone())).map(seen),
         }
     }
 
-    fn look(&self, inquiry: Inquiry<'_, Inspection>) -> Turn<Found> {
-        play(Some(inquiry), &self.said).map(|seen| Found::Inspection(Box::new(seen)))
+    /// The conversation that `of` makes of a place: of the lock at `spot`, or of the shared record that lies in its place.
+    fn of_any<T: Send>(&self, spot: &Spot, of: impl Fn(&Spot) -> Inquiry<'_, T>) -> Turn<T> {
+        let there = |layout| Spot { layout, name: spot.name.clone(), key: spot.key.clone() };
+        let others: Vec<_> = layout_choice::shared_beside(&*spot.layout).into_iter().map(there).collect();
+        play(Some(of(spot).or(others.iter().map(of))), &self.said)
     }
 
     fn explain(&self, error: Error) -> Error {
@@ -301,7 +312,8 @@ impl Engine {
 
     /// Whoever holds here what was to be broken learns of it at once.
     fn tell_of_break(&mut self, now: Time, ticket: Ticket, result: &Result<Found>) {
-        let Some(Conversation { about: About::Lock(spot, Want::Break(token)), .. }) = self.inquiries.open.get(&ticket)
+        let Some(Conversation { about: About::Lock(spot, Want::Break(token) | Want::BreakAny(token)), .. }) =
+            self.inquiries.open.get(&ticket)
         else {
             return;
         };

@@ -309,6 +309,14 @@ impl Engine {
         self.inquire(now, &lock.spot, Want::Break(token))
     }
 
+    /// The same for whatever lies under a lock's name. [`broken`](Self::broken) has the answer.
+    ///
+    /// # Errors
+    /// `closed`.
+    pub fn break_any(&mut self, now: Time, lock: &Lock, token: u64) -> Result<Ticket> {
+        self.inquire(now, &lock.spot, Want::BreakAny(token))
+    }
+
     /// Whether somebody held it under that token.
     ///
     /// # Errors

@@ -318,11 +318,14 @@ impl Core {
         Ok(self.await_result(ticket, pending))
     }
 
-    /// Takes a lock from whoever holds it under `token`. The ticket for whether somebody did.
-    pub fn break_lock(&mut self, now: f64, lock: u32, token: BigInt) -> Thrown<f64> {
+    /// Takes a lock, or whatever lies under its name if `any`, from whoever holds it under `token`. The ticket for
+    /// whether somebody did.
+    pub fn break_lock(&mut self, now: f64, lock: u32, token: BigInt, any: bool) -> Thrown<f64> {
         let out = |_| thrown(Error::invalid("break", "the token is out of range; give one that inspect showed"));
         let (lock, token) = (self.lock_at(lock)?, u64::try_from(token).map_err(out)?);
-        let ticket = self.engine.break_hold(time(now), &lock, token).map_err(thrown)?;
+        let (engine, now) = (&mut self.engine, time(now));
+        let ticket = if any { engine.break_any(now, &lock, token) } else { engine.break_hold(now, &lock, token) };
+        let ticket = ticket.map_err(thrown)?;
         Ok(self.await_result(ticket, Pending::Broken))
     }
 

@@ -155,9 +155,9 @@ export class Client implements AsyncDisposable {
     return await answer<string[]>(this.#running, (core, now) => core.list(now))
   }
 
-  /** Takes the lock from whoever holds it under that token, which `inspect` shows. Whether somebody did. */
+  /** Takes what lies under that name from whoever holds it under that token, which `inspect` shows. Whether somebody did. */
   async breakLock(name: string, expectedToken: bigint): Promise<boolean> {
-    return await this.lock(name).breakLock(expectedToken)
+    return await this.lock(name).breakAny(expectedToken)
   }
 
   /**

@@ -94,9 +94,18 @@ export class Lock {
   }
 
   /** Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did. */
-  async breakLock(expectedToken: bigint): Promise<boolean> {
+  breakLock(expectedToken: bigint): Promise<boolean> {
+    return this.#break(expectedToken, false)
+  }
+
+  /** @internal Of whatever kind it is that lies under its name. */
+  breakAny(expectedToken: bigint): Promise<boolean> {
+    return this.#break(expectedToken, true)
+  }
+
+  async #break(expectedToken: bigint, any: boolean): Promise<boolean> {
     const [{ running, number }, held] = [this.#native, token('break', expectedToken)]
-    return await answer<boolean>(running, (core, now) => core.break_lock(now, number, held))
+    return await answer<boolean>(running, (core, now) => core.break_lock(now, number, held, any))
   }
 
   async #look(how: string): Promise<Inspection> {

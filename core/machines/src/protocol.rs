@@ -18,10 +18,11 @@ use std::fmt;
 use std::hash::Hasher;
 use std::sync::Arc;
 use std::time::Duration;
+use std::vec;
 
 use smallvec::SmallVec;
 
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::gate::{Answer, CountOperation, Gate, LatchPlan};
 use crate::guarantee::Guarantees;
 use crate::lease::{Inspection, ReleaseOutcome};
@@ -618,6 +619,39 @@ impl<'a, T> Inquiry<'a, T> {
         }
     }
 
+    /// Where what lies there is foreign to it, has the `others` one after the other until one knows it; those that
+    /// would only ask what was asked before are left out. Foreign to all of them, it ends with its own complaint.
+    pub fn or(self, others: impl IntoIterator<Item = Self>) -> Self
+    where
+        T: Send + 'a,
+    {
+        let mut conversations = vec![self];
+        for other in others {
+            if !conversations.iter().any(|earlier| earlier.asks() == other.asks()) {
+                conversations.push(other);
+            }
+        }
+        let first = conversations.remove(0);
+        first.or_by(conversations.into_iter(), None)
+    }
+
+    /// The same for the conversations that are left, once one is under way and the first may have complained.
+    fn or_by(self, mut left: vec::IntoIter<Self>, complaint: Option<Error>) -> Self
+    where
+        T: Send + 'a,
+    {
+        match self {
+            Inquiry::Ask(requests, next) => {
+                Inquiry::Ask(requests, Box::new(move |replies| next(replies).or_by(left, complaint)))
+            }
+            Inquiry::Done(Err(error)) if error.kind() == Kind::ForeignLayout => match left.next() {
+                Some(other) => other.or_by(left, complaint.or(Some(error))),
+                None => Inquiry::Done(Err(complaint.unwrap_or(error))),
+            },
+            over => over,
+        }
+    }
+
     /// Has everything answered by `answer` until it is over.
     ///
     /// # Errors
@@ -873,4 +907,34 @@ pub trait Protocol: Send + fmt::Debug {
 
     /// Feeds everything the next answers depend on to `state`, so that equal machines can be recognised.
     fn fingerprint(&self, state: &mut dyn Hasher);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static LOOK: Call = Call { name: "look", body: &[], batch: false };
+
+    /// Asks for what lies at `key`, to which a reply of `known` is an answer and every other one foreign.
+    fn look(key: &str, known: i64) -> Inquiry<'static, i64> {
+        Inquiry::of(Request::new(&LOOK, key.into(), []), move |reply| match reply {
+            Reply::Int(seen) if *seen == known => Ok(known),
+            seen => Err(Error::new(Kind::ForeignLayout, "look", format!("{known} does not know {seen:?}"))),
+        })
+    }
+
+    #[test]
+    fn whoever_knows_what_lies_there_answers_and_nothing_is_asked_twice() {
+        let all = || look("a", 1).or([look("a", 2), look("b", 3), look("c", 4)]);
+        let mut asked = Vec::new();
+        let seen = all().conclude(|requests| {
+            asked.push(requests[0].key.to_string());
+            Ok(vec![Reply::Int(3)])
+        });
+        assert_eq!((seen.unwrap(), asked), (3, vec!["a".to_string(), "b".to_string()]));
+        let error = all().answered(&Reply::Int(5)).unwrap_err();
+        assert!(error.to_string().contains("1 does not know"), "{error}");
+        let failed = all().conclude(|_| Err(Error::new(Kind::Unavailable, "look", "no answer")));
+        assert_eq!(failed.unwrap_err().kind(), Kind::Unavailable);
+    }
 }

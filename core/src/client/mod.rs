@@ -12,10 +12,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockwright_machines::layout_choice;
+
 use crate::driver::engine::Engine;
 use crate::driver::notice;
 use crate::driver::road::Road;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::guarantee::Guarantees;
 use crate::lease::{Inspection, Sighting};
 use crate::metrics::Metrics;
@@ -24,7 +26,6 @@ use crate::options::{AcquireOptions, ConnectOptions};
 use crate::platform::clock;
 use crate::platform::fork::Generational;
 use crate::protocol::{Inquiry, Layout};
-use crate::share::Share;
 use crate::stores::{self, LayoutChoice, Store};
 use crate::time::Time;
 use crate::token::Token;
@@ -186,34 +187,16 @@ impl<F: Face> Client<F> {
 
     /// What comes of the conversation that `of` makes of a place: of the lock at `spot`, or of the shared record that
     /// lies in its place.
-    async fn at_either<T>(
+    async fn at_either<T: Send>(
         &self,
         road: Road,
         engine: &Engine,
         spot: &Spot,
         of: impl Fn(&Spot) -> Inquiry<'_, T>,
     ) -> Result<T> {
-        let foreign = |seen: &Result<T>| seen.as_ref().is_err_and(|error| error.kind() == Kind::ForeignLayout);
-        let inquiry = of(spot);
-        let mut asked = vec![inquiry.asks().to_vec()];
-        let found = self.inquire(road, engine, inquiry).await;
-        if foreign(&found) {
-            for share in [Share::READ, Share::permits(1, 1, false)?] {
-                let Some(layout) = spot.layout.shared(share) else { continue };
-                let there = Spot { layout, name: spot.name.clone(), key: spot.key.clone() };
-                let inquiry = of(&there);
-                let asks = inquiry.asks().to_vec();
-                if asked.contains(&asks) {
-                    continue;
-                }
-                asked.push(asks);
-                let seen = self.inquire(road, engine, inquiry).await;
-                if !foreign(&seen) {
-                    return seen;
-                }
-            }
-        }
-        found
+        let there = |layout| Spot { layout, name: spot.name.clone(), key: spot.key.clone() };
+        let others: Vec<_> = layout_choice::shared_beside(&*spot.layout).into_iter().map(there).collect();
+        self.inquire(road, engine, of(spot).or(others.iter().map(of))).await
     }
 
     pub(crate) async fn inspect_by(&self, road: Road, name: &str) -> Result<Inspection> {

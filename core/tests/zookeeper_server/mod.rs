@@ -243,9 +243,11 @@ impl Ensemble {
         follower.unwrap()
     }
 
-    /// Shows what each member says of itself.
+    /// Shows what each member says of itself, of what sessions have, and of what they watch.
     pub fn tell(&self) {
-        self.servers.iter().for_each(|server| println!("{}: {}", server.port, server.ask("srvr")));
+        for (server, word) in self.servers.iter().flat_map(|server| ["srvr", "dump", "wchp"].map(|word| (server, word))) {
+            println!("{} {word}: {}", server.port, server.ask(word));
+        }
     }
 
     /// Until all three serve.
