@@ -49,7 +49,7 @@ fn what_is_held_and_waited_for_survives_the_leader_and_then_a_follower() {
         assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
         guard = hear.recv_timeout(PATIENCE).unwrap();
         assert!(guard.token() > token, "{round}");
-        ensemble.servers[victim].run("start");
+        ensemble.servers[victim].come_back();
         ensemble.is_whole();
     }
     assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
@@ -112,7 +112,7 @@ fn one_member_alone_grants_nothing_and_what_was_held_is_lost_at_its_deadline() {
     assert!(began.elapsed() < Duration::from_secs(12));
     assert_eq!(guard.why_lost(), Some(LossReason::Expired));
     thread::scope(|scope| {
-        ensemble.servers[..2].iter().for_each(|server| drop(scope.spawn(|| server.run("start"))));
+        ensemble.servers[..2].iter().for_each(|server| drop(scope.spawn(|| server.come_back())));
     });
     ensemble.is_whole();
     let mut next = None;
@@ -271,7 +271,7 @@ fn no_two_hold_while_members_are_killed_stopped_and_cut_off_and_nothing_is_left(
             match round % 3 {
                 0 => {
                     ensemble.servers[victim].kill();
-                    ensemble.servers[victim].run("start");
+                    ensemble.servers[victim].come_back();
                 }
                 1 => {
                     // All clients are cut off from it, and it from none of the others.
@@ -327,7 +327,7 @@ fn a_member_whose_disk_is_full_takes_no_lock_along() {
         until("it serves nobody", || !full.serves());
         count.go_on("a disk was full");
         disk.make_room();
-        full.run("restart");
+        full.come_back();
         ensemble.is_whole();
         count.go_on("there is room");
     });

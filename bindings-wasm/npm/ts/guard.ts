@@ -14,6 +14,7 @@ export class Guard implements AsyncDisposable {
   readonly #number: number
   #losing: AbortController | undefined
   #ended = false
+  #why: LossReason | undefined
   #token: bigint
 
   private constructor(running: Running, number: number) {
@@ -51,7 +52,7 @@ export class Guard implements AsyncDisposable {
 
   /** Why it was lost; `undefined` unless it was. */
   get whyLost(): LossReason | undefined {
-    return this.#ended ? undefined : whyLost(this.#running, this.#number)
+    return this.#ended ? this.#why : whyLost(this.#running, this.#number)
   }
 
   /** Aborts when the lock is lost, with a `LockLost` as its reason; never after a release. */
@@ -120,8 +121,9 @@ export class Guard implements AsyncDisposable {
     if (first === undefined) return []
     const running = first.#running
     const open = guards.filter(guard => !guard.#ended)
+    const why = open.map(guard => guard.whyLost)
     const tickets = running.do((core, now) => core.release_all(now, Uint32Array.from(open, guard => guard.#number))) as (number | Failure)[]
-    for (const guard of open) guard.#end()
+    for (const [at, guard] of open.entries()) guard.#end(why[at])
     return Promise.all(guards.map(async guard => {
       if (!open.includes(guard)) return guard.#over('release')
       const ticket = tickets[open.indexOf(guard)] as number | Failure
@@ -161,8 +163,9 @@ export class Guard implements AsyncDisposable {
    */
   async release(): Promise<ReleaseOutcome> {
     this.#own('release')
+    const why = this.whyLost
     const ticket = this.#running.do((core, now) => core.release(now, this.#number))
-    this.#end()
+    this.#end(why)
     await this.#running.settled(ticket)
     return this.#running.do(core => core.released(ticket)) as ReleaseOutcome
   }
@@ -188,7 +191,8 @@ export class Guard implements AsyncDisposable {
     return mistake('not_owned', operation, `the guard of lock ${JSON.stringify(this.name)} was released or exported already`)
   }
 
-  #end(): void {
+  #end(why?: LossReason): void {
+    this.#why = why
     this.#ended = true
     collected.unregister(this)
     this.#running.see(core => core.forget_guard(this.#number))
