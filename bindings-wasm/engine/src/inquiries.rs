@@ -129,7 +129,8 @@ impl Conversation {
         }
     }
 
-    /// The conversation that `of` makes of a place: of the lock at `spot`, or of the shared record that lies in its place.
+    /// The conversation that `of` makes of a place: of the lock at `spot`, or of the shared record that lies in its
+    /// place.
     fn of_any<T: Send>(&self, spot: &Spot, of: impl Fn(&Spot) -> Inquiry<'_, T>) -> Turn<T> {
         let there = |layout| Spot { layout, name: spot.name.clone(), key: spot.key.clone() };
         let others: Vec<_> = layout_choice::shared_beside(&*spot.layout).into_iter().map(there).collect();

@@ -97,7 +97,8 @@ pub fn layout_of(known: &[Arc<dyn Layout>], wanted: LayoutChoice<'_>) -> Result<
     })
 }
 
-/// The layouts of the shared records, one of which may lie under a name where whoever asks speaks of a lock of `layout`.
+/// The layouts of the shared records, one of which may lie under a name where whoever asks speaks of a lock of
+/// `layout`.
 pub fn shared_beside(layout: &dyn Layout) -> Vec<Arc<dyn Layout>> {
     let shares = [Ok(Share::READ), Share::permits(1, 1, false)];
     shares.into_iter().flatten().filter_map(|share| layout.shared(share)).collect()

@@ -117,7 +117,7 @@ impl Server {
         until("it is gone", || !of.exists() || is_over(&of));
     }
 
-    /// Has it come back on its data: an ensemble whose members forget what they acknowledged has two holders of one lock.
+    /// Has it come back on its data: where members forget what they acknowledged, two hold one lock.
     pub fn come_back(&self) {
         self.run("restart");
     }
@@ -250,7 +250,8 @@ impl Ensemble {
 
     /// Shows what each member says of itself, of what sessions have, and of what they watch.
     pub fn tell(&self) {
-        for (server, word) in self.servers.iter().flat_map(|server| ["srvr", "dump", "wchp"].map(|word| (server, word))) {
+        let of = |server| ["srvr", "dump", "wchp"].map(|word| (server, word));
+        for (server, word) in self.servers.iter().flat_map(of) {
             println!("{} {word}: {}", server.port, server.ask(word));
         }
     }

@@ -3,7 +3,8 @@
 //! The table is `resource_lock`, with `resource_name`, of which each is there once, and `owner`. A row is made when it
 //! is missing, and stays; who has it says nothing in it.
 //!
-//! Source: a Chinese tutorial on distributed locks, its section 基于数据库排他锁实现 ("by a database's exclusive lock").
+//! Source: a Chinese tutorial on distributed locks, its section 基于数据库排他锁实现
+//! ("by a database's exclusive lock").
 
 use crate::protocol::Call;
 use crate::stores::sql::of_connection::{
