@@ -101,6 +101,15 @@ class Instance:
     def resume(self, secret: str, **options: Any) -> Guard:
         return Guard(self, self.call("[method]client.resume", self.client, secret, self.options(**options)))
 
+    def inspect(self, name: str) -> Any:
+        return self.call("[method]client.inspect", self.client, name)
+
+    def list(self) -> list[str]:
+        return self.call("[method]client.list", self.client)
+
+    def break_lock(self, name: str, expected_token: int) -> bool:
+        return self.call("[method]client.break-lock", self.client, name, expected_token)
+
     def close(self) -> None:
         self.call("[method]client.close", self.client)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -181,3 +182,30 @@ def test_what_another_library_keeps_has_them_or_says_not(connect: Connect) -> No
     with pytest.raises(Failed) as refused:
         instance.rwlock("r", layout="string", format="redis-py")
     assert refused.value.case == "unsupported"
+
+
+def test_an_operator_sees_what_lies_there_and_takes_it(connect: Connect, native: lockwright.Client) -> None:
+    instance = connect()
+    free = instance.inspect("x")
+    assert (free.layout, free.holder, free.waiters, free.primitive, free.shared, free.count) == ("native", None, 0, None, None, None)
+    guard = native.lock("x", label="night job").acquire_guard()
+    seen, of_python = instance.inspect("x"), native.inspect("x").holder
+    assert (seen.name, seen.primitive, seen.shared) == ("x", "lock", None)
+    assert (seen.holder.owner, seen.holder.host, seen.holder.pid) == (of_python.owner, of_python.host, os.getpid())
+    assert (seen.holder.language, seen.holder.label) == ("python", "night job")
+    assert 29_000 < seen.holder.remaining <= 30_000 and getattr(seen.holder, "held-for") < 10_000
+    assert getattr(seen.holder, "first-token") == guard.token <= getattr(seen.holder, "last-token")
+    reader = native.rwlock("file").read().acquire_guard()
+    native.latch("import", 3).count_down()
+    shared = instance.inspect("file").shared
+    assert (shared.primitive, [part.holds for part in shared.holders], shared.unlisted) == ("rwlock", ["read"], 0)
+    assert instance.inspect("import").count == 2
+    assert instance.list() == native.list() == ["file", "import", "x"]
+    for name, held in (("x", guard), ("file", reader)):
+        assert not instance.break_lock(name, held.token + 1_000) and held.is_held
+        assert instance.break_lock(name, held.token)
+        assert native.inspect(name).holder is None
+        assert held.release() == "expired"
+    with pytest.raises(Failed) as refused:
+        instance.inspect("")
+    assert refused.value.case == "invalid-config"

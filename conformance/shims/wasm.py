@@ -233,6 +233,21 @@ class Shim:
             return {"waiting": barrier.waiting()}
         return passed([barrier.wait(span(command.get("timeout"))) for _ in range(command.get("times") or 1)])
 
+    def do_inspect(self, command: Command) -> Dict[str, Any]:
+        seen = self.instance(command).inspect(name_of(command))
+        shared, latch = seen.shared, None if seen.count is None else {"count": seen.count}
+        if shared is not None:
+            holders = [{"holds": part.holds, **holder_of(part.holder)} for part in shared.holders]
+            shared = {"primitive": shared.primitive, "permits": shared.permits, "holders": holders}
+        head = {"layout": seen.layout, "waiters": seen.waiters, "primitive": seen.primitive}
+        return {**head, "latch": latch, "shared": shared, "holder": seen.holder and holder_of(seen.holder)}
+
+    def do_list(self, command: Command) -> Dict[str, Any]:
+        return {"names": self.instance(command).list()}
+
+    def do_break(self, command: Command) -> Dict[str, Any]:
+        return {"broken": self.instance(command).break_lock(name_of(command), command["token"])}
+
     def do_close(self, command: Command) -> Dict[str, Any]:
         return {}
 
@@ -280,6 +295,14 @@ class Shim:
         if failed:
             raise failed[0]
         return {"retries": retries}
+
+
+def holder_of(holder: Any) -> Dict[str, Any]:
+    said = {name: getattr(holder, name) for name in ("host", "pid", "language", "label")}
+    tokens = {name: getattr(holder, name.replace("_", "-")) for name in ("first_token", "last_token")}
+    held_for = getattr(holder, "held-for")
+    spans = {"remaining": 1e15 if holder.remaining is None else holder.remaining / 1000, "held_for": held_for and held_for / 1000}
+    return {**said, **tokens, **spans}
 
 
 def shown(leader: Any) -> Dict[str, Any]:

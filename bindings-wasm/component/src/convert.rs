@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockwright_machines::error::{Error, Kind};
 use lockwright_machines::guarantee::Guarantees;
-use lockwright_machines::lease::{LossReason, ReleaseOutcome};
+use lockwright_machines::lease::{Holder, Inspection, LossReason, ReleaseOutcome};
 use lockwright_machines::options::AcquireOptions;
 
 use crate::bindings::exports::lockwright::locks::locks as api;
@@ -67,6 +67,49 @@ pub(crate) fn options(mut all: AcquireOptions, given: api::LockOptions) -> Acqui
     all.format = format.map(Into::into).or(all.format);
     all.label = label.map(Into::into).or(all.label);
     all
+}
+
+/// As the interface counts time.
+pub(crate) fn milliseconds(span: Duration) -> api::Milliseconds {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn holder(holder: Holder) -> api::Holder {
+    let Holder { owner, card, held_for, remaining, first_token, last_token } = holder;
+    api::Holder {
+        owner,
+        host: card.host,
+        pid: card.pid,
+        language: card.language,
+        label: card.label,
+        held_for: held_for.map(milliseconds),
+        // A lease of another library's that has no end.
+        remaining: Some(remaining).filter(|left| *left != Duration::MAX).map(milliseconds),
+        first_token,
+        last_token,
+    }
+}
+
+pub(crate) fn inspection(seen: Inspection) -> api::Inspection {
+    let shared = seen.shared.map(|shared| api::Sharing {
+        primitive: shared.primitive.name().to_owned(),
+        permits: shared.permits,
+        unlisted: shared.unlisted,
+        holders: shared
+            .holders
+            .into_iter()
+            .map(|part| api::Part { holds: part.describe(shared.primitive), holder: holder(part.holder) })
+            .collect(),
+    });
+    api::Inspection {
+        name: seen.name,
+        layout: seen.layout,
+        holder: seen.holder.map(holder),
+        waiters: seen.waiters,
+        primitive: seen.primitive.map(str::to_owned),
+        shared,
+        count: seen.latch.map(|latch| latch.count),
+    }
 }
 
 pub(crate) fn guarantees(promised: &Guarantees) -> api::Guarantees {

@@ -26,7 +26,7 @@ use lockwright_machines::time::Time;
 use lockwright_wasm_engine::{Asked, Config, Engine, Outcome, Ticket};
 
 use self::bindings::exports::lockwright::locks::locks as api;
-use self::convert::{guarantees, loss, options, outcome, refused};
+use self::convert::{guarantees, inspection, loss, milliseconds, options, outcome, refused};
 use self::host::Sockets;
 
 /// How long a client that is closed waits for its server.
@@ -92,6 +92,19 @@ impl Running {
             self.engine.look(host::now());
         }
     }
+}
+
+/// Asks the engine, and hands on what it answers.
+pub(crate) fn answered<T>(
+    client: &Shared,
+    ask: impl FnOnce(&mut Running, Time) -> core::Result<Ticket>,
+    read: impl FnOnce(&mut Running, Ticket) -> core::Result<T>,
+) -> Result<T, api::Error> {
+    let mut running = client.borrow_mut();
+    let now = running.resume();
+    let ticket = ask(&mut running, now).map_err(refused)?;
+    running.until_settled(ticket);
+    read(&mut running, ticket).map_err(refused)
 }
 
 pub struct Client(Shared);
@@ -174,6 +187,22 @@ impl api::GuestClient for Client {
         }
     }
 
+    fn inspect(&self, name: String) -> Result<api::Inspection, api::Error> {
+        let lock = self.default_lock(&name)?;
+        let ask = |running: &mut Running, now| running.engine.identify(now, &lock);
+        answered(&self.0, ask, |running, ticket| running.engine.inspected(ticket)).map(inspection)
+    }
+
+    fn list(&self) -> Result<Vec<String>, api::Error> {
+        answered(&self.0, |running, now| running.engine.list(now), |running, ticket| running.engine.listed(ticket))
+    }
+
+    fn break_lock(&self, name: String, expected_token: u64) -> Result<bool, api::Error> {
+        let lock = self.default_lock(&name)?;
+        let ask = |running: &mut Running, now| running.engine.break_any(now, &lock, expected_token);
+        answered(&self.0, ask, |running, ticket| running.engine.broken(ticket))
+    }
+
     fn close(&self) {
         let mut running = self.0.borrow_mut();
         let now = running.resume();
@@ -186,6 +215,12 @@ impl api::GuestClient for Client {
 }
 
 impl Client {
+    /// The lock of that name as the address has it.
+    fn default_lock(&self, name: &str) -> Result<lockwright_wasm_engine::Lock, api::Error> {
+        let running = self.0.borrow();
+        running.engine.lock(name, running.engine.lock_options()).map_err(refused)
+    }
+
     fn lock_of(&self, of: Of, name: &str, given: api::LockOptions) -> Result<Lock, api::Error> {
         let running = self.0.borrow();
         let options = options(running.engine.lock_options(), given);
@@ -281,8 +316,7 @@ impl api::GuestGuard for Guard {
     }
 
     fn remaining(&self) -> api::Milliseconds {
-        let left = self.with(|_, now, guard| guard.remaining(now));
-        u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
+        milliseconds(self.with(|_, now, guard| guard.remaining(now)))
     }
 
     fn lost(&self) -> Option<api::Loss> {

@@ -9,8 +9,8 @@ use lockwright_machines::time::Time;
 use lockwright_wasm_engine::{Guard, Ticket};
 
 use crate::bindings::exports::lockwright::locks::locks as api;
-use crate::convert::{loss, options, outcome, refused};
-use crate::{Lock, Running, Shared, taken};
+use crate::convert::{loss, milliseconds, options, outcome, refused};
+use crate::{Lock, Running, Shared, answered, taken};
 
 /// How often an observer of an election looks, unless it says otherwise.
 const EVERY: api::Milliseconds = 500;
@@ -38,25 +38,10 @@ impl api::GuestSemaphore for Semaphore {
     }
 
     fn resize(&self, permits: u32) -> Result<(), api::Error> {
-        let mut running = self.0.client.borrow_mut();
-        let now = running.resume();
-        let ticket = running.engine.resize(now, &self.0.lock, permits).map_err(refused)?;
-        running.until_settled(ticket);
-        running.engine.resized(ticket).map_err(refused)
+        let Lock { client, lock } = &self.0;
+        let ask = |running: &mut Running, now| running.engine.resize(now, lock, permits);
+        answered(client, ask, |running, ticket| running.engine.resized(ticket))
     }
-}
-
-/// Asks the engine, and hands on what it answers.
-fn answered<T>(
-    client: &Shared,
-    ask: impl FnOnce(&mut Running, Time) -> core::Result<Ticket>,
-    read: impl FnOnce(&mut Running, Ticket) -> core::Result<T>,
-) -> Result<T, api::Error> {
-    let mut running = client.borrow_mut();
-    let now = running.resume();
-    let ticket = ask(&mut running, now).map_err(refused)?;
-    running.until_settled(ticket);
-    read(&mut running, ticket).map_err(refused)
 }
 
 pub(crate) struct Latch {
@@ -134,7 +119,7 @@ impl Election {
             pid: holder.card.pid,
             language: holder.card.language,
             token: holder.first_token,
-            leads_for: holder.held_for.map(|held| u64::try_from(held.as_millis()).unwrap_or(u64::MAX)),
+            leads_for: holder.held_for.map(milliseconds),
         }))
     }
 }
@@ -229,7 +214,7 @@ impl api::GuestMultiGuard for MultiGuard {
 
     fn remaining(&self) -> api::Milliseconds {
         let left = self.with(|_, now, guards| guards.iter().map(|guard| guard.remaining(now)).min());
-        u64::try_from(left.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+        milliseconds(left.unwrap_or_default())
     }
 
     fn lost(&self) -> Option<(String, api::Loss)> {
