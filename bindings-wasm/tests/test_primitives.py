@@ -197,6 +197,12 @@ def test_an_operator_sees_what_lies_there_and_takes_it(connect: Connect, native:
     assert getattr(seen.holder, "first-token") == guard.token <= getattr(seen.holder, "last-token")
     reader = native.rwlock("file").read().acquire_guard()
     native.latch("import", 3).count_down()
+    with ThreadPoolExecutor() as pool:
+        writer = pool.submit(native.rwlock("file", label="editor").write().acquire, timeout=0.3)
+        until(lambda: waits(native, "file"))
+        [waiting] = instance.inspect("file").queue
+        assert (waiting.language, waiting.label, waiting.wants, waiting.pid) == ("python", "editor", "write", os.getpid())
+        assert not writer.result(timeout=10)
     shared = instance.inspect("file").shared
     assert (shared.primitive, [part.holds for part in shared.holders], shared.unlisted) == ("rwlock", ["read"], 0)
     assert instance.inspect("import").count == 2

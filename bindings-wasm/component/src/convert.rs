@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use lockwright_machines::error::{Error, Kind};
 use lockwright_machines::guarantee::Guarantees;
-use lockwright_machines::lease::{Holder, Inspection, LossReason, ReleaseOutcome};
+use lockwright_machines::lease::{Holder, Inspection, LossReason, ReleaseOutcome, Waiting};
 use lockwright_machines::options::AcquireOptions;
+use lockwright_machines::share::Primitive;
 
 use crate::bindings::exports::lockwright::locks::locks as api;
 
@@ -90,7 +91,15 @@ fn holder(holder: Holder) -> api::Holder {
     }
 }
 
+fn waiting(waiting: Waiting, primitive: Option<Primitive>) -> api::Waiting {
+    let wants = primitive.map(|primitive| waiting.describe(primitive));
+    let Waiting { card, waited, rank, .. } = waiting;
+    let waited = waited.map(milliseconds);
+    api::Waiting { host: card.host, pid: card.pid, language: card.language, label: card.label, waited, rank, wants }
+}
+
 pub(crate) fn inspection(seen: Inspection) -> api::Inspection {
+    let primitive = seen.shared.as_ref().map(|shared| shared.primitive);
     let shared = seen.shared.map(|shared| api::Sharing {
         primitive: shared.primitive.name().to_owned(),
         permits: shared.permits,
@@ -106,6 +115,7 @@ pub(crate) fn inspection(seen: Inspection) -> api::Inspection {
         layout: seen.layout,
         holder: seen.holder.map(holder),
         waiters: seen.waiters,
+        queue: seen.queue.into_iter().map(|one| waiting(one, primitive)).collect(),
         primitive: seen.primitive.map(str::to_owned),
         shared,
         count: seen.latch.map(|latch| latch.count),

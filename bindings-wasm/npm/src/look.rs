@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use js_sys::{Array, Object, Reflect};
 use lockwright_machines::guarantee::Guarantees;
-use lockwright_machines::lease::{Holder, Inspection};
+use lockwright_machines::lease::{Holder, Inspection, Waiting};
+use lockwright_machines::share::Primitive;
 use wasm_bindgen::prelude::*;
 
 /// A plain object; what is undefined is left out.
@@ -38,6 +39,18 @@ fn holder(holder: Holder) -> JsValue {
     ])
 }
 
+fn waiting(waiting: &Waiting, primitive: Option<Primitive>) -> JsValue {
+    object([
+        ("host", (&*waiting.card.host).into()),
+        ("pid", waiting.card.pid.into()),
+        ("language", (&*waiting.card.language).into()),
+        ("label", (&*waiting.card.label).into()),
+        ("waited", waiting.waited.map_or(JsValue::UNDEFINED, milliseconds)),
+        ("rank", waiting.rank.into()),
+        ("wants", primitive.map_or(JsValue::UNDEFINED, |primitive| waiting.describe(primitive).into())),
+    ])
+}
+
 pub(crate) fn guarantees(promised: &Guarantees) -> JsValue {
     object([
         ("store", promised.store.into()),
@@ -55,6 +68,8 @@ pub(crate) fn guarantees(promised: &Guarantees) -> JsValue {
 }
 
 pub(crate) fn inspection(seen: Inspection) -> JsValue {
+    let primitive = seen.shared.as_ref().map(|shared| shared.primitive);
+    let queue: Array = seen.queue.iter().map(|one| waiting(one, primitive)).collect();
     let shared = seen.shared.map_or(JsValue::UNDEFINED, |shared| {
         let primitive = shared.primitive;
         let part = |part: lockwright_machines::lease::Part| {
@@ -72,6 +87,7 @@ pub(crate) fn inspection(seen: Inspection) -> JsValue {
         ("layout", seen.layout.into()),
         ("holder", seen.holder.map_or(JsValue::UNDEFINED, holder)),
         ("waiters", (seen.waiters as f64).into()),
+        ("queue", queue.into()),
         ("primitive", seen.primitive.into()),
         ("shared", shared),
         ("latch", seen.latch.map_or(JsValue::UNDEFINED, |latch| object([("count", latch.count.into())]))),

@@ -64,12 +64,29 @@ export interface Inspection {
   readonly holder?: Holder | undefined
   /** How many wait, over all clients. */
   readonly waiters: number
+  /** Who waits in the store's queue, whoever is served next first: at most the first 100. Empty where the layout keeps no queue, or not who
+   * stands in it. */
+  readonly queue: readonly Waiting[]
   /** What lies there, held or remembered; `undefined` where nothing does. */
   readonly primitive?: 'lock' | 'rwlock' | 'semaphore' | 'latch' | 'barrier' | undefined
   /** For a read/write lock or a semaphore: what it is, and all who hold it. */
   readonly shared?: Sharing | undefined
   /** For a latch: how many are still to come. */
   readonly latch?: { readonly count: number } | undefined
+}
+
+/** Somebody in a queue. */
+export interface Waiting {
+  readonly host: string
+  readonly pid: number
+  readonly language: string
+  readonly label: string
+  /** For how many milliseconds it has waited, where the store keeps since when. */
+  readonly waited?: number | undefined
+  /** The `rank` of a fair lock, from 0 to 9; 0 of all else. */
+  readonly rank: number
+  /** `read`, `write`, or how many permits; `undefined` of a lock. */
+  readonly wants?: string | undefined
 }
 
 /** Who holds a read/write lock or a semaphore. */
