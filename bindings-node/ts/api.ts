@@ -27,23 +27,22 @@ export { Latch, type LatchOptions } from './latch'
 export { type AcquireOptions, Lock, type LockOptions } from './lock'
 export { type LogEvent, type LogLevel, onEvent } from './log'
 export type { Duration } from './options'
+export { Histogram, type Metrics } from './metrics'
 export { type Found, type Job, Once } from './once'
 export { Owner } from './owner'
 export type { Credentials, CredentialsSource } from './reactor'
 export { MultiGuard, MultiLock, Segment, Striped } from './several'
 export { RwLock, Semaphore, type SemaphoreOptions } from './shared'
-export {
-  type Counting,
-  type Guarantees,
-  type Health,
-  Histogram,
-  type Holder,
-  type Inspection,
-  type LossReason,
-  type Metrics,
-  type Part,
-  type ReleaseOutcome,
-  type Requirements,
-  type Sharing,
-  type Waiting,
+export type {
+  Counting,
+  Guarantees,
+  Health,
+  Holder,
+  Inspection,
+  LossReason,
+  Part,
+  ReleaseOutcome,
+  Requirements,
+  Sharing,
+  Waiting,
 } from './records'

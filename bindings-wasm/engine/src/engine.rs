@@ -515,6 +515,14 @@ impl Engine {
         locks.into_iter().for_each(|lock| self.tell(now, lock, event()));
     }
 
+    /// How many are ahead of each that waits here for what lies under `key`, in the order in which they came.
+    pub(crate) fn places(&self, key: &str) -> Vec<u32> {
+        let of_key = self.entries.values().filter(|entry| *entry.spot.key == *key && entry.spot.layout.is_held());
+        let mut all: Vec<_> = of_key.flat_map(|entry| entry.machine.places()).collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, ahead)| ahead).collect()
+    }
+
     fn every_entry<'a>(&mut self, now: Time, event: impl Fn() -> Event<'a, Handles>) {
         let locks: Vec<u64> = self.entries.keys().copied().collect();
         locks.into_iter().for_each(|lock| self.tell(now, lock, event()));

@@ -255,8 +255,13 @@ impl Engine {
         }
     }
 
-    fn conclude_inquiry(&mut self, ticket: Ticket, result: Result<Found>) {
+    fn conclude_inquiry(&mut self, ticket: Ticket, mut result: Result<Found>) {
         let Some(conversation) = self.inquiries.open.remove(&ticket) else { return };
+        if let (About::Lock(spot, _), Ok(Found::Inspection(seen))) = (&conversation.about, &mut result)
+            && seen.waiters > 0
+        {
+            seen.ahead = self.places(&spot.key);
+        }
         let address = self.config().address.clone();
         let result = result.map_err(|error| conversation.explain(error).on_store(address));
         self.inquiries.found.insert(ticket, result);

@@ -87,6 +87,7 @@ pub(crate) fn inspection(seen: Inspection) -> JsValue {
         ("layout", seen.layout.into()),
         ("holder", seen.holder.map_or(JsValue::UNDEFINED, holder)),
         ("waiters", (seen.waiters as f64).into()),
+        ("ahead", seen.ahead.into_iter().map(JsValue::from).collect::<Array>().into()),
         ("queue", queue.into()),
         ("primitive", seen.primitive.into()),
         ("shared", shared),

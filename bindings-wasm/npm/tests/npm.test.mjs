@@ -105,7 +105,8 @@ test('a waiter is handed the lock by a push', async () => {
   const held = await other.lock('push').acquire()
   const waiting = client.lock('push', { fair: true }).acquire({ timeout: 20_000 })
   await until(async () => (await other.inspect('push')).waiters === 1)
-  const [{ waited, ...shown }] = (await client.inspect('push')).queue
+  const { ahead, queue: [{ waited, ...shown }] } = await client.inspect('push')
+  assert.deepEqual(ahead, [0])
   const [{ waited: before, ...told }] = (await other.inspect('push')).queue
   assert.deepEqual(shown, told)
   assert.ok(waited <= before && before < 20_000)
