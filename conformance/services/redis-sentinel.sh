@@ -2,6 +2,9 @@
 # redis-sentinel.sh start|stop|restart|uri: a master, two replicas and three sentinels, with passwords for both kinds.
 # redis-sentinel.sh server N kill|down|up|stop|cont: what befalls one of the servers: kill -9 (and it is started again), the same for
 #   good, started again, SIGSTOP, SIGCONT.
+# redis-sentinel.sh member N kill|stop|cont: the same, but that a master which is killed comes back once another one has its place.
+# redis-sentinel.sh leader: the number of the server that the sentinels name, once they do.
+# redis-sentinel.sh whole: waits until all serve, and both replicas follow.
 # redis-sentinel.sh master: the number of the server that the sentinels name.
 . "$(dirname "$0")/lib/redis-servers.sh"
 
@@ -56,6 +59,10 @@ master() {
   for number in "${SERVERS[@]}"; do ask_sentinel "$number" get-master-addr-by-name mymaster 2>/dev/null | sed -n 2p; done |
     sort | uniq -c | sort -rn | awk -v first="$(<port)" '$1 > 1 { print $2 - first + 1; exit }'
 }
+
+leads() { master | grep .; }
+
+is_replaced() { [[ $(leads) != "$1" ]]; }
 
 ask() { ask_server "$(master)" "$@"; }
 

@@ -96,12 +96,20 @@ pub struct Store {
     pub service: Option<String>,
     /// What is put behind the service's URI instead of the options that it has there.
     pub options: Option<String>,
+    /// What is put behind the options that the service's URI has.
+    pub further: Option<String>,
     /// Whether a lock's ttl is at most that of the address: then a scenario's longest is put there.
     #[serde(default)]
     pub ttl_in_address: bool,
-    /// How many servers a cluster has. Its service tells which of them leads (`leader`), does to one what `befall` says
-    /// (`member`), and waits until all serve (`whole`).
+    /// How many servers a cluster has. Its service tells which of them leads, for the lock of a name (`leader`), does to
+    /// one what `befall` says (`member`), and waits until all serve (`whole`).
     pub members: Option<u8>,
+    /// Whether none of its servers fails, but what the lock of a name is in moves from one to another (`move`).
+    #[serde(default)]
+    pub moves: bool,
+    /// Whether its servers send clients to one another, past any proxy.
+    #[serde(default)]
+    pub redirects: bool,
     /// The key that a lock `{lock}` is kept under, where that is not its name.
     pub key: Option<String>,
     /// Why nothing is played there but with the library that joins it, and torture.
@@ -263,11 +271,12 @@ impl RunningStore {
 
     /// Where a scenario finds it.
     pub fn uri(&self, name: &str, folder: &Path) -> String {
-        match (&self.store.uri, &self.store.options) {
+        let uri = match (&self.store.uri, &self.store.options) {
             (Some(uri), _) => uri.replace("{name}", name).replace("{folder}", &folder.to_string_lossy()),
             (None, Some(options)) => format!("{}?{options}", self.address.split('?').next().unwrap_or_default()),
             (None, None) => self.address.clone(),
-        }
+        };
+        self.store.further.iter().fold(uri, |uri, further| with(&uri, further))
     }
 
     /// The same for what this scenario asks of it.
@@ -279,7 +288,7 @@ impl RunningStore {
     pub fn uri_of(&self, ttl: f64, name: &str, folder: &Path) -> String {
         let uri = self.uri(name, folder);
         match self.store.ttl_in_address {
-            true => format!("{uri}{}ttl={ttl}s", if uri.contains('?') { '&' } else { '?' }),
+            true => with(&uri, &format!("ttl={ttl}s")),
             false => uri,
         }
     }
@@ -313,6 +322,11 @@ impl RunningStore {
         let service = self.store.service.as_deref().ok_or_else(|| format!("{} has no service", self.store.name))?;
         ask(service, words)
     }
+}
+
+/// An address with further options.
+fn with(uri: &str, options: &str) -> String {
+    format!("{uri}{}{options}", if uri.contains('?') { '&' } else { '?' })
 }
 
 /// Has a script of `services` do something; what it says.

@@ -55,10 +55,24 @@ server() {
   esac
 }
 
+# member NUMBER kill|stop|cont: as `server`, but that a master which is killed comes back once another one has its place.
+member() {
+  local number=$1 role
+  [[ $2 == kill ]] || { server "$@" && return; }
+  role=$(ask_server "$number" role | head -n 1)
+  server "$number" down
+  [[ $role != master ]] || wait_until is_replaced "$number" >/dev/null
+  server "$number" up
+}
+
+leader() { wait_until leads "$@"; }
+
+whole() { wait_until answers >/dev/null; }
+
 # several COMMAND...: one of this service's own words, else one of every service's.
 several() {
   case ${1:-} in
-    server | master)
+    server | master | member | leader | move | whole)
       FOLDER=${LOCKWRIGHT_RUN_DIR:-$ROOT/conformance/.run}/$NAME
       running || die "$NAME is not running"
       cd "$FOLDER"

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::members::{Faults, Members};
 use super::proxy::Proxy;
-use super::{RESTARTED, SERVED_WITHIN, Ways, Worker, chosen, counted, left_behind, read, told};
+use super::{RESTARTED, SERVED_WITHIN, Ways, Worker, chosen, counted, left_behind, lock_of, read, told};
 use crate::clock::{self, between};
 use crate::dice::Dice;
 use crate::matrix::one_of_each_language;
@@ -74,7 +74,8 @@ pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool,
     let fails = place.store.members.is_some() || wanted.restarts > 0;
     let pace = if fails { THAT_FAILS } else { OF_A_SERVER };
     let uri = place.uri_of(pace.ttl, &word, &folder);
-    let proxy = if place.store.members.is_some() { Proxy::before(&uri)? } else { None };
+    let is_between = place.store.members.is_some() && !place.store.redirects;
+    let proxy = if is_between { Proxy::before(&uri)? } else { None };
     let ways = Ways { uri, proxy };
     let mut crowd = Crowd {
         place: &place,
@@ -90,7 +91,7 @@ pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool,
     };
     let began = clock::now();
     crowd.hire(&faces, wanted)?;
-    let members = Members::begin(&place.store, crowd.ways.proxy.as_ref(), wanted.seed);
+    let members = Members::begin(&place.store, lock_of(&crowd.word), crowd.ways.proxy.as_ref(), wanted.seed);
     let worked = crowd.work(SERVED_WITHIN + wanted.increments as f64 * pace.increment);
     let mut faults = members.map(Members::calm).transpose()?.unwrap_or_default();
     let mut wrong = worked?;
@@ -171,7 +172,7 @@ impl Crowd<'_> {
         let tasks = if left < hand.tasks { 1 } else { hand.tasks };
         hand.told += left / tasks * tasks;
         let args = json!({
-            "client": "a", "lock": format!("{}.x", self.word), "ttl": self.ttl, "tasks": tasks, "increments": left / tasks,
+            "client": "a", "lock": lock_of(&self.word), "ttl": self.ttl, "tasks": tasks, "increments": left / tasks,
             "name": hand.worker.name, "counter": self.folder.join("counter"), "log": hand.log,
         });
         hand.worker.pending = if left == 0 { None } else { Some(hand.worker.shim.send("work", super::object(args))?) };

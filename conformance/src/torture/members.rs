@@ -1,5 +1,5 @@
 //! What befalls the members of a cluster while others work: one after the other, the leader and then a follower, is
-//! killed, stopped, and cut off from those who come through the proxy.
+//! killed, stopped, and cut off from those who come through the proxy, if there is one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +21,8 @@ enum Failure {
     Killed,
     Stopped,
     CutOff,
+    /// It gives what the lock is in to another one.
+    Moved,
 }
 
 /// What comes one after the other, with how it is told.
@@ -33,6 +35,8 @@ const ROUNDS: [(Failure, bool, &str); 6] = [
     (Failure::CutOff, false, "clients cut off from a follower for up to 5 s"),
 ];
 
+const MOVES: [(Failure, bool, &str); 1] = [(Failure::Moved, true, "the lock moved to another server")];
+
 /// See the [module](self).
 pub(super) struct Members {
     over: Arc<AtomicBool>,
@@ -40,12 +44,14 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// Begins; `None` where the store is no cluster.
-    pub(super) fn begin(store: &Store, proxy: Option<&Proxy>, seed: u64) -> Option<Self> {
+    /// Begins, with those that the lock of that name lies at; `None` where the store is no cluster.
+    pub(super) fn begin(store: &Store, lock: String, proxy: Option<&Proxy>, seed: u64) -> Option<Self> {
         let over = Arc::<AtomicBool>::default();
         let cluster = Cluster {
             service: store.service.clone()?,
+            lock,
             members: store.members?,
+            moves: store.moves,
             wakes: !store.cannot.contains_key("wake"),
             proxy: proxy.cloned(),
             dice: Dice::new(seed),
@@ -63,7 +69,9 @@ impl Members {
 
 struct Cluster {
     service: String,
+    lock: String,
     members: u8,
+    moves: bool,
     /// Whether a member that was stopped may go on; else it is killed.
     wakes: bool,
     proxy: Option<Proxy>,
@@ -74,7 +82,7 @@ struct Cluster {
 impl Cluster {
     fn fails(mut self) -> Result<Faults, String> {
         let mut faults = Faults::new();
-        for (failure, leads, told) in ROUNDS.into_iter().cycle() {
+        for (failure, leads, told) in self.rounds().into_iter().cycle() {
             self.pause(0.5, 2.0);
             if self.is_over() {
                 break;
@@ -86,6 +94,14 @@ impl Cluster {
             *faults.entry(told).or_default() += 1;
         }
         Ok(faults)
+    }
+
+    fn rounds(&self) -> Vec<(Failure, bool, &'static str)> {
+        if self.moves {
+            return MOVES.into();
+        }
+        let is_possible = |failure| self.proxy.is_some() || !matches!(failure, Failure::CutOff);
+        ROUNDS.into_iter().filter(|(failure, ..)| is_possible(*failure)).collect()
     }
 
     fn befall(&mut self, member: u8, failure: Failure) -> Result<(), String> {
@@ -107,11 +123,12 @@ impl Cluster {
                 }
                 Ok(())
             }
+            Failure::Moved => ask(&self.service, &["move", &self.lock]).map(drop),
         }
     }
 
     fn one_that(&mut self, leads: bool) -> Result<u8, String> {
-        let told = ask(&self.service, &["leader"])?;
+        let told = ask(&self.service, &["leader", &self.lock])?;
         let leader = told.parse().map_err(|_| format!("{} says that {told:?} leads", self.service))?;
         let others: Vec<_> = (1..=self.members).filter(|member| *member != leader).collect();
         Ok(if leads { leader } else { others[self.dice.below(others.len() as u64) as usize] })

@@ -65,7 +65,7 @@ pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool,
     let proxy = Proxy::before(&uri)?;
     let mut torture = Torture {
         place: &place,
-        members: Members::begin(&place.store, None, wanted.seed),
+        members: Members::begin(&place.store, lock_of(&word), None, wanted.seed),
         ways: Ways { uri, proxy },
         dice: Dice::new(wanted.seed),
         shared: promised("shared"),
@@ -158,7 +158,7 @@ impl Torture<'_> {
     fn work(&mut self, worker: &Worker) -> Result<Pending, String> {
         let ttl = TTLS[self.dice.below(3) as usize];
         let args = json!({
-            "client": "a", "lock": format!("{}.x", self.word), "ttl": ttl, "fair": self.fair && self.dice.below(3) == 0,
+            "client": "a", "lock": lock_of(&self.word), "ttl": ttl, "fair": self.fair && self.dice.below(3) == 0,
             "tasks": TASKS, "increments": ROUND, "name": worker.name,
             "counter": self.folder.join("counter"), "log": self.folder.join(format!("{}.log", worker.name)),
         });
@@ -329,6 +329,11 @@ fn left_behind(place: &RunningStore, word: &str) -> Result<Option<String>, Strin
 fn told(faults: &Faults) -> String {
     let faults: Vec<_> = faults.iter().map(|(fault, times)| format!("{times} x {fault}")).collect();
     if faults.is_empty() { "no faults".into() } else { faults.join(", ") }
+}
+
+/// The lock under which all that is of one run count.
+fn lock_of(word: &str) -> String {
+    format!("{word}.x")
 }
 
 /// What the counter says that workers raise in that folder; 0 before the first has.
