@@ -101,7 +101,7 @@ pub struct Store {
     /// Whether a lock's ttl is at most that of the address: then a scenario's longest is put there.
     #[serde(default)]
     pub ttl_in_address: bool,
-    /// How many servers a cluster has. Its service tells which of them leads, for the lock of a name (`leader`), does to
+    /// How many servers a cluster has. Its service tells which of them leads for the lock of a name (`leader`), does to
     /// one what `befall` says (`member`), and waits until all serve (`whole`).
     pub members: Option<u8>,
     /// Whether none of its servers fails, but what the lock of a name is in moves from one to another (`move`).
