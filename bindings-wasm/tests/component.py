@@ -42,8 +42,9 @@ class Compiled:
 class Instance:
     """One instance with a network, or without, and one client in it."""
 
-    def __init__(self, compiled: Compiled, address: str, network: bool = True) -> None:
+    def __init__(self, compiled: Compiled, address: str, network: bool = True, memory: int = -1) -> None:
         self.store = Store(compiled.engine)
+        self.store.set_limits(memory_size=memory)
         wasi = WasiConfig()
         if network:
             # No method of WasiConfig grants it yet.
@@ -52,11 +53,14 @@ class Instance:
         self.store.set_wasi(wasi)
         self.instance = compiled.linker.instantiate(self.store, compiled.component)
         self.interface = self.instance.get_export_index(self.store, INTERFACE)
+        self.functions: dict[str, Any] = {}
         self.client = self.call("[static]client.connect", address)
 
     def call(self, name: str, *arguments: Any) -> Any:
-        index = self.instance.get_export_index(self.store, name, self.interface)
-        function = self.instance.get_func(self.store, index)
+        if name not in self.functions:
+            index = self.instance.get_export_index(self.store, name, self.interface)
+            self.functions[name] = self.instance.get_func(self.store, index)
+        function = self.functions[name]
         result = function(self.store, *arguments)
         function.post_return(self.store)
         # Where both sides of a result have the same shape Wasmtime says which it is.
