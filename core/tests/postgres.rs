@@ -1,5 +1,7 @@
 //! The whole way down and back over a PostgreSQL.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,6 +44,42 @@ fn a_lock_is_taken_and_given_back_and_tokens_rise() {
     let (client, name) = (client(&address(), ""), name("x"));
     is_taken_and_given_back(&client, &name);
     assert_eq!(psql(&format!("SELECT record::json->>'hold' FROM lockwright_locks WHERE key = '{name}'")), "");
+}
+
+#[test]
+fn a_certificate_is_looked_at_before_the_password_is_sent() {
+    let (uri, folder, name) = (address(), psql("SHOW data_directory"), name("x"));
+    let (_, place) = uri.split_once('@').unwrap();
+    let role = name.replace(['-', '/'], "_");
+    psql(&format!("CREATE ROLE {role} LOGIN PASSWORD 'x' IN ROLE locker, tls_only"));
+    let (uri, ca) = (format!("postgres://{role}:x@{place}"), format!("ca={folder}/ca.crt"));
+    is_taken_and_given_back(&client(&uri, &ca), &name);
+    let refused = |uri: &str, options: &str| {
+        let options = format!("{options}&store_timeout=300ms");
+        client(uri, options.trim_start_matches('&')).lock(&name).acquire().unwrap_err()
+    };
+    let untrusted = refused(&uri, "sslmode=verify-full");
+    assert_eq!(untrusted.kind(), Kind::Auth, "{untrusted}");
+    let plain = refused(&uri, "");
+    assert_eq!(plain.kind(), Kind::Auth, "{plain}");
+    psql(&format!("DROP ROLE {role}"));
+    // Whoever has a certificate needs no password.
+    let known = format!("postgres://lockwright@{place}");
+    let certificate = format!("{ca}&cert={folder}/client.crt&key={folder}/client.key");
+    is_taken_and_given_back(&client(&known, &certificate), &name);
+    let unknown = refused(&known, &ca);
+    assert_eq!(unknown.kind(), Kind::Auth, "{unknown}");
+    // A server without TLS.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 64]);
+            let _ = stream.write_all(b"N");
+        }
+    });
+    let none = refused(&format!("postgres://u:hunter2@{at}/x"), &ca);
+    assert!(none.kind() == Kind::Protocol && !none.to_string().contains("hunter2"), "{none}");
 }
 
 #[test]

@@ -58,7 +58,8 @@ answers() {
 
 make() {
   psql -h 127.0.0.1 -p "$(<port)" -U root -d postgres -qX -v ON_ERROR_STOP=1 >&2 \
-    -c "CREATE USER locker PASSWORD 'pa:ss@word'" -c 'CREATE DATABASE locks'
+    -c "CREATE USER locker PASSWORD 'pa:ss@word'" -c 'CREATE ROLE tls_only' -c 'CREATE USER lockwright IN ROLE locker' \
+    -c 'CREATE DATABASE locks'
   ask -f "$SCHEMA" -c 'GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright_locks TO locker' -c 'CREATE EXTENSION pg_stat_statements' \
     -f "$ROOT/conformance/services/lib/others-postgres.sql" >&2
 }
