@@ -62,7 +62,10 @@ master() {
 
 leads() { master | grep .; }
 
-is_replaced() { [[ $(leads) != "$1" ]]; }
+is_replaced() {
+  local leader
+  leader=$(leads) && [[ $leader != "$1" ]]
+}
 
 ask() { ask_server "$(master)" "$@"; }
 

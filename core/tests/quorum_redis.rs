@@ -1,17 +1,22 @@
-//! Locks on five Redis servers, of which some are killed, stopped, emptied and started again.
+//! Locks on five Redis servers, of which some are killed, stopped, emptied and started again, or have a clock that is wrong.
 
 #![cfg(all(unix, feature = "redis"))]
 
+mod node_clock;
 mod ports;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lockwright::guarantee::Requirements;
+use lockwright::blocking::Guard;
+use lockwright::guarantee::{ExclusiveUntil, Requirements};
 use lockwright::lease::ReleaseOutcome;
 use lockwright::options::ConnectOptions;
 use lockwright::{Kind, blocking};
+use node_clock::NodeClock;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A server that keeps nothing on disk: whoever restarts it finds it empty.
@@ -19,6 +24,8 @@ struct Server {
     port: u16,
     folder: PathBuf,
     process: Option<Child>,
+    /// Its own, where it has one.
+    clock: Option<NodeClock>,
 }
 
 impl Server {
@@ -26,16 +33,32 @@ impl Server {
         let port = ports::port();
         let folder = std::env::temp_dir().join(format!("lockwright-quorum-{}-{number}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let mut server = Server { port, folder, process: None };
+        let mut server = Server { port, folder, process: None, clock: None };
         server.launch();
         server
+    }
+
+    /// Started again, with a clock of its own.
+    fn with_clock(mut self) -> Self {
+        self.kill();
+        self.clock = Some(NodeClock::new(&self.folder));
+        self.launch();
+        self
+    }
+
+    fn clock(&mut self) -> &mut NodeClock {
+        self.clock.as_mut().unwrap()
     }
 
     fn launch(&mut self) {
         let port = self.port.to_string();
         let words = ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
-        let server = Command::new("redis-server").args(words).current_dir(&self.folder).stdout(Stdio::null()).spawn();
-        self.process = Some(server.expect("these tests need redis-server"));
+        let mut server = Command::new("redis-server");
+        server.args(words).current_dir(&self.folder).stdout(Stdio::null());
+        if let Some(clock) = &self.clock {
+            clock.given_to(&mut server);
+        }
+        self.process = Some(server.spawn().expect("these tests need redis-server"));
         until("it serves", || std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok());
     }
 
@@ -53,6 +76,14 @@ impl Server {
 
     fn address(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// How far its clock is ahead of this host's.
+    fn ahead(&self) -> Duration {
+        let said = Command::new("redis-cli").args(["-p", &self.port.to_string(), "time"]).output().unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        let seconds = Duration::from_secs(said.lines().next().unwrap().parse().unwrap());
+        seconds.saturating_sub(SystemTime::now().duration_since(UNIX_EPOCH).unwrap())
     }
 
     /// Whether this node alone has the lock as somebody's.
@@ -217,4 +248,106 @@ fn where_fenced_is_required_tokens_rise_over_different_majorities() {
             assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
         }
     }
+}
+
+/// How often a lock was granted while tasks of two clients contended for it, and when whoever got it found another one
+/// who believed to hold it yet: since when that one did, and when it was found.
+struct Contention {
+    grants: usize,
+    overlaps: Vec<(Instant, Instant)>,
+}
+
+/// Has them contend for so long. Each holds the lock for a moment, and now and then beyond a renewal.
+fn contend(five: &mut Five, span: Duration, mut meanwhile: impl FnMut(&mut Five)) -> Contention {
+    let clients = [five.client(""), five.client("")];
+    let (over, grants) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (holders, overlaps) = (Mutex::new(Vec::<(Instant, Arc<Guard>)>::new()), Mutex::new(Vec::new()));
+    let contends = |client: &blocking::Client| {
+        let lock = client.lock("x").timeout(Duration::from_secs(3)).build().unwrap();
+        while !over.load(Ordering::Relaxed) {
+            let guard = match lock.acquire() {
+                Ok(guard) => Arc::new(guard),
+                Err(error) => {
+                    assert!(error.retryable(), "{error}");
+                    continue;
+                }
+            };
+            let (now, number) = (Instant::now(), grants.fetch_add(1, Ordering::Relaxed));
+            let mut all = holders.lock().unwrap();
+            let believes = all.iter().filter(|(_, other)| other.is_held() && guard.is_held());
+            overlaps.lock().unwrap().extend(believes.map(|(since, _)| (*since, now)));
+            all.push((now, guard.clone()));
+            drop(all);
+            std::thread::sleep(Duration::from_millis(if number % 64 == 63 { 900 } else { 3 }));
+            holders.lock().unwrap().retain(|(_, other)| !Arc::ptr_eq(other, &guard));
+            let _ = Arc::into_inner(guard).map(Guard::release);
+        }
+    };
+    std::thread::scope(|scope| {
+        for client in clients.iter().cycle().take(6) {
+            let contends = &contends;
+            scope.spawn(move || contends(client));
+        }
+        let began = Instant::now();
+        while began.elapsed() < span {
+            meanwhile(five);
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    Contention { grants: grants.into_inner(), overlaps: overlaps.into_inner().unwrap() }
+}
+
+/// Five nodes that are old enough, of which the first has a clock of its own.
+fn five_with_a_clock() -> Five {
+    let mut servers: Vec<_> = (1..5).map(Server::start).collect();
+    servers.insert(0, Server::start(0).with_clock());
+    let five = Five(servers);
+    assert_eq!(five.client("").lock("age").acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+    five
+}
+
+#[test]
+fn a_node_whose_clock_is_a_tenth_too_fast_makes_no_second_holder() {
+    let mut five = five_with_a_clock();
+    five.0[0].clock().runs(1.1);
+    // What matters is how fast it runs, and not what it says by now.
+    five.0[0].clock().steps(Duration::from_secs(100));
+    let found = contend(&mut five, Duration::from_secs(8), |_| ());
+    assert!(five.0[0].ahead() > Duration::from_secs(99), "{:?}", five.0[0].ahead());
+    println!("{} grants, {} overlaps", found.grants, found.overlaps.len());
+    assert!(found.grants > 20 && found.overlaps.is_empty(), "{} {:?}", found.grants, found.overlaps);
+}
+
+#[test]
+fn a_node_whose_clock_steps_makes_a_second_holder_by_a_step_alone() {
+    let (mut five, mut steps) = (five_with_a_clock(), Vec::new());
+    let found = contend(&mut five, Duration::from_secs(8), |five| {
+        five.0[0].clock().steps(Duration::from_secs(60));
+        steps.push(Instant::now());
+    });
+    println!("{} grants, {} overlaps, {} steps", found.grants, found.overlaps.len(), steps.len());
+    assert!(found.grants > 20);
+    for (since, seen) in found.overlaps {
+        assert!(steps.iter().any(|step| since <= *step && *step <= seen), "nothing stepped meanwhile");
+    }
+    assert!(five.0[0].ahead() > Duration::from_secs(50 * steps.len() as u64), "{:?}", five.0[0].ahead());
+}
+
+#[test]
+fn two_hold_where_a_clock_steps_of_a_bare_majority_and_as_the_guarantee_says() {
+    let mut five = five_with_a_clock();
+    let mut reached = five.address("");
+    // The holder reaches three of the nodes.
+    for (closed, server) in ["redis://127.0.0.1:1", "redis://127.0.0.1:2"].iter().zip(&five.0[3..]) {
+        reached = reached.replace(&server.address(), closed);
+    }
+    let holder = blocking::Client::open(Some(&reached), ConnectOptions::default()).unwrap();
+    let other = five.client("");
+    let guard = holder.lock("x").acquire().unwrap();
+    assert!(other.lock("x").try_acquire().unwrap().is_none());
+    five.0[0].clock().steps(Duration::from_secs(60));
+    let second = other.lock("x").timeout(Duration::from_secs(1)).acquire().unwrap();
+    assert!(guard.is_held() && second.is_held(), "it took a lease");
+    assert_eq!(holder.guarantees().unwrap().exclusive_until, ExclusiveUntil::NodeClock);
 }
