@@ -1,4 +1,4 @@
-//! Locks on five Redis servers, of which some are killed, stopped, emptied and started again, or have a clock that is wrong.
+//! Locks on five Redis servers, some of which are killed, stopped, emptied and started again, or have a wrong clock.
 
 #![cfg(all(unix, feature = "redis"))]
 
