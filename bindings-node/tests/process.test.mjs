@@ -36,9 +36,9 @@ test('a restored process believes no guard made before', async () => {
 test('an event loop that is blocked for three ttls loses no lock', async t => {
   for (const uri of Object.values(shared())) {
     const here = await client(t, uri)
-    const guard = await here.lock('x', { ttl: 400 }).acquire()
+    const guard = await here.lock('x', { ttl: 1000 }).acquire()
     const renewed = here.metrics().renewals
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_200)
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 3_000)
     assert.ok(guard.isHeld && guard.whyLost === undefined, uri)
     assert.ok(here.metrics().renewals >= renewed + 3, uri)
     assert.equal(await guard.release(), 'released')
