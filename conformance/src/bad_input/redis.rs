@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+#[path = "../../../core/tests/ports/mod.rs"]
+mod ports;
 
 /// A server, ended with this.
 #[derive(Debug)]
@@ -22,7 +24,7 @@ impl Server {
     pub(super) fn start(config: &[String], secret: &str) -> Result<Self, String> {
         let explain = |error: std::io::Error| format!("redis-server: {error}");
         let folder = tempfile::tempdir().map_err(explain)?;
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(explain)?.port();
+        let port = ports::port();
         let mut lines = vec![
             "bind 127.0.0.1".to_owned(),
             format!("port {port}"),
