@@ -104,6 +104,10 @@ pub struct Store {
     /// How many servers a cluster has. Its service tells which of them leads for the lock of a name (`leader`), does to
     /// one what `befall` says (`member`), and waits until all serve (`whole`).
     pub members: Option<u8>,
+    /// For how many seconds its servers are left alone at least after each failure; half a second unless it says.
+    pub calm: Option<f64>,
+    /// The longest ttl that a lock may have there, in seconds.
+    pub longest_ttl: Option<f64>,
     /// Whether none of its servers fails, but what the lock of a name is in moves from one to another (`move`).
     #[serde(default)]
     pub moves: bool,

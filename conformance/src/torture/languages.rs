@@ -73,14 +73,15 @@ pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool,
     let faces = one_of_each_language(&chosen(suite, &place, &wanted.faces));
     let fails = place.store.members.is_some() || wanted.restarts > 0;
     let pace = if fails { THAT_FAILS } else { OF_A_SERVER };
-    let uri = place.uri_of(pace.ttl, &word, &folder);
+    let ttl = place.store.longest_ttl.map_or(pace.ttl, |longest| longest.min(pace.ttl));
+    let uri = place.uri_of(ttl, &word, &folder);
     let is_between = place.store.members.is_some() && !place.store.redirects;
     let proxy = if is_between { Proxy::before(&uri)? } else { None };
     let ways = Ways { uri, proxy };
     let mut crowd = Crowd {
         place: &place,
         ways,
-        ttl: pace.ttl,
+        ttl,
         word,
         folder,
         hands: Vec::new(),

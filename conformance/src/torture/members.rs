@@ -52,6 +52,7 @@ impl Members {
             lock,
             members: store.members?,
             moves: store.moves,
+            calm: store.calm.unwrap_or(0.5),
             wakes: !store.cannot.contains_key("wake"),
             proxy: proxy.cloned(),
             dice: Dice::new(seed),
@@ -72,6 +73,7 @@ struct Cluster {
     lock: String,
     members: u8,
     moves: bool,
+    calm: f64,
     /// Whether a member that was stopped may go on; else it is killed.
     wakes: bool,
     proxy: Option<Proxy>,
@@ -83,7 +85,7 @@ impl Cluster {
     fn fails(mut self) -> Result<Faults, String> {
         let mut faults = Faults::new();
         for (failure, leads, told) in self.rounds().into_iter().cycle() {
-            self.pause(0.5, 2.0);
+            self.pause(self.calm, 2.0);
             if self.is_over() {
                 break;
             }
