@@ -4,6 +4,8 @@
 //! where that is asked for, or its replica takes over.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -138,6 +140,29 @@ struct Hand {
     told: u64,
     /// It is killed once it has made so many.
     doom: Option<u64>,
+    /// How many it has made, by so many bytes of its log.
+    made: u64,
+    read: u64,
+}
+
+impl Hand {
+    /// How many increments its tasks have made so far: what its log has more than when it was looked at last.
+    fn increments(&mut self) -> u64 {
+        let mut more = Vec::new();
+        let read = File::open(&self.log).and_then(|mut log| {
+            log.seek(SeekFrom::Start(self.read))?;
+            log.read_to_end(&mut more)
+        });
+        let whole = more.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        // There is none yet.
+        if read.is_ok() {
+            let lines = String::from_utf8_lossy(&more[..whole]);
+            let is_made = |line: &&str| line.contains("\"until\"") && line.contains("\"value\"");
+            self.made += lines.lines().filter(is_made).count() as u64;
+            self.read += whole as u64;
+        }
+        self.made
+    }
 }
 
 impl Crowd<'_> {
@@ -161,7 +186,7 @@ impl Crowd<'_> {
         let log = self.folder.join(format!("{name}.log"));
         let worker = Worker::start(face, name, &self.folder, self.ways.of(self.logs.len()))?;
         self.logs.push((worker.shim.language.clone(), log.clone()));
-        let mut hand = Hand { worker, log, tasks, share, told: 0, doom };
+        let mut hand = Hand { worker, log, tasks, share, told: 0, doom, made: 0, read: 0 };
         self.order(&mut hand)?;
         self.hands.push(hand);
         Ok(())
@@ -194,8 +219,8 @@ impl Crowd<'_> {
                 *self.restarted.entry(RESTARTED).or_default() += 1;
             }
             for at in 0..self.hands.len() {
-                let hand = &self.hands[at];
-                if hand.doom.is_some_and(|doom| increments(hand) >= doom) {
+                let hand = &mut self.hands[at];
+                if hand.doom.is_some_and(|doom| hand.increments() >= doom) {
                     self.kill(at)?;
                 } else {
                     wrong.extend(self.go_on(at)?);
@@ -211,14 +236,15 @@ impl Crowd<'_> {
     }
 
     fn kill(&mut self, at: usize) -> Result<(), String> {
-        let hand = self.hands.swap_remove(at);
+        let mut hand = self.hands.swap_remove(at);
         // Before: a store that sees a holder die may grant its lock before the signal's sender hears of it.
         self.history.deaths.push((hand.worker.shim.pid, clock::now()));
         hand.worker.shim.signal(Signal::Kill)?;
         while hand.worker.pending.as_ref().is_some_and(|pending| matches!(pending.wait(Duration::ZERO), Ok(None))) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.start(&hand.worker.face, hand.tasks, hand.share - increments(&hand), None)
+        let left = hand.share - hand.increments();
+        self.start(&hand.worker.face, hand.tasks, left, None)
     }
 
     fn go_on(&mut self, at: usize) -> Result<Option<String>, String> {
@@ -259,10 +285,4 @@ impl Crowd<'_> {
             self.history.deaths.len()
         ))
     }
-}
-
-/// How many its tasks have made so far.
-fn increments(hand: &Hand) -> u64 {
-    let log = std::fs::read_to_string(&hand.log).unwrap_or_default();
-    log.lines().filter(|line| line.contains("\"until\"") && line.contains("\"value\"")).count() as u64
 }
