@@ -90,6 +90,7 @@ pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool,
         history: History::default(),
         logs: Vec::new(),
         restarts: restarts(wanted),
+        restarts_as: if wanted.replicated { "the server killed, and its replica took over" } else { RESTARTED },
         restarted: Faults::new(),
     };
     let began = clock::now();
@@ -127,6 +128,7 @@ struct Crowd<'a> {
     logs: Vec<(String, PathBuf)>,
     /// See [`restarts`].
     restarts: VecDeque<u64>,
+    restarts_as: &'static str,
     restarted: Faults,
 }
 
@@ -216,7 +218,7 @@ impl Crowd<'_> {
             if self.restarts.front().is_some_and(|due| counted(&self.folder) >= *due) {
                 self.restarts.pop_front();
                 self.place.restart()?;
-                *self.restarted.entry(RESTARTED).or_default() += 1;
+                *self.restarted.entry(self.restarts_as).or_default() += 1;
             }
             for at in 0..self.hands.len() {
                 let hand = &mut self.hands[at];
