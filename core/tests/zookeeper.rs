@@ -190,6 +190,16 @@ fn something_else_that_listens_there_is_no_zookeeper() {
     assert!(error.kind() == Kind::Protocol && error.to_string().contains("no answer of ZooKeeper"), "{error}");
 }
 
+#[test]
+fn a_server_that_ends_every_connection_has_no_majority_or_expects_tls() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("zookeeper://{}?store_timeout=300ms", listener.local_addr().unwrap());
+    thread::spawn(move || listener.incoming().for_each(drop));
+    let error = blocking::connect(&uri).unwrap().lock("x").try_acquire().unwrap_err();
+    let said = error.to_string();
+    assert!(error.kind() == Kind::Unavailable && said.contains("majority") && said.contains("zookeepers://"), "{said}");
+}
+
 /// A semaphore and a read/write lock, as people have them there.
 #[test]
 fn readers_writers_and_permits_are_told_of_one_another() {
