@@ -105,6 +105,9 @@ class Instance:
     def resume(self, secret: str, **options: Any) -> Guard:
         return Guard(self, self.call("[method]client.resume", self.client, secret, self.options(**options)))
 
+    def ping(self) -> Any:
+        return self.call("[method]client.ping", self.client)
+
     def inspect(self, name: str) -> Any:
         return self.call("[method]client.inspect", self.client, name)
 

@@ -145,6 +145,7 @@ class Caller:
             lambda: self.held(self.instance.call("[method]client.resume", client, self.dice.choice((*self.secrets, self.text())), self.options())),
             lambda: self.instance.call("[method]client.inspect", client, self.name()),
             lambda: self.instance.call("[method]client.list", client),
+            lambda: self.instance.call("[method]client.ping", client),
             lambda: self.instance.call("[method]client.break-lock", client, self.name(), self.span()),
             lambda: self.instance.call("[method]client.guarantees", client),
         ]

@@ -186,6 +186,8 @@ def test_what_another_library_keeps_has_them_or_says_not(connect: Connect) -> No
 
 def test_an_operator_sees_what_lies_there_and_takes_it(connect: Connect, native: lockwright.Client) -> None:
     instance = connect()
+    health = instance.ping()
+    assert health.took < 5_000 and getattr(health, "may-evict") == native.ping().may_evict
     free = instance.inspect("x")
     assert (free.layout, free.holder, free.waiters, free.primitive, free.shared, free.count) == ("native", None, 0, None, None, None)
     guard = native.lock("x", label="night job").acquire_guard()
@@ -206,7 +208,7 @@ def test_an_operator_sees_what_lies_there_and_takes_it(connect: Connect, native:
     shared = instance.inspect("file").shared
     assert (shared.primitive, [part.holds for part in shared.holders], shared.unlisted) == ("rwlock", ["read"], 0)
     assert instance.inspect("import").count == 2
-    assert instance.list() == native.list() == ["file", "import", "x"]
+    assert instance.list() == native.list() == ["file", "import", "lockwright-ping", "x"]
     for name, held in (("x", guard), ("file", reader)):
         assert not instance.break_lock(name, held.token + 1_000) and held.is_held
         assert instance.break_lock(name, held.token)

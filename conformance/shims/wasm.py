@@ -233,6 +233,10 @@ class Shim:
             return {"waiting": barrier.waiting()}
         return passed([barrier.wait(span(command.get("timeout"))) for _ in range(command.get("times") or 1)])
 
+    def do_ping(self, command: Command) -> Dict[str, Any]:
+        health = self.instance(command).ping()
+        return {"took": health.took / 1000, "may_evict": getattr(health, "may-evict")}
+
     def do_inspect(self, command: Command) -> Dict[str, Any]:
         seen = self.instance(command).inspect(name_of(command))
         shared, latch = seen.shared, None if seen.count is None else {"count": seen.count}

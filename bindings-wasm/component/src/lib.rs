@@ -21,6 +21,7 @@ use lockwright_machines::error as core;
 use lockwright_machines::gate::MAX_IDLE;
 use lockwright_machines::layout_choice::Of;
 use lockwright_machines::options::DEFAULT_TTL;
+use lockwright_machines::ping::may_evict;
 use lockwright_machines::share::Share;
 use lockwright_machines::time::Time;
 use lockwright_wasm_engine::{Asked, Config, Engine, Outcome, Ticket};
@@ -185,6 +186,19 @@ impl api::GuestClient for Client {
             Outcome::Granted(guard) => Ok(Guard::of(&self.0, guard, ttl)),
             Outcome::Taken => Err(refused(core::Error::timeout(Duration::ZERO))),
         }
+    }
+
+    fn ping(&self) -> Result<api::Health, api::Error> {
+        let lock = self.0.borrow().engine.trial().map_err(refused)?;
+        let began = host::now();
+        let trial = Lock { client: self.0.clone(), lock };
+        if let Some(guard) = trial.tried()? {
+            api::GuestGuard::release(guard.get::<Guard>())?;
+        }
+        let took = milliseconds(host::now().since(began));
+        let ask = |running: &mut Running, now| running.engine.ask_eviction(now);
+        let eviction = answered(&self.0, ask, |running, ticket| running.engine.evicts(ticket))?;
+        Ok(api::Health { took, may_evict: may_evict(eviction.as_deref()), eviction })
     }
 
     fn inspect(&self, name: String) -> Result<api::Inspection, api::Error> {

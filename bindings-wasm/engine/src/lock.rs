@@ -10,6 +10,7 @@ use lockwright_machines::layout_choice::{self, LayoutChoice, Of};
 use lockwright_machines::lease::Inspection;
 use lockwright_machines::machine::{Demand, Event, Hold as _, Settled, unfair};
 use lockwright_machines::options::AcquireOptions;
+use lockwright_machines::ping::{PING, trial};
 use lockwright_machines::protocol::{AttemptId, Layout, Push};
 use lockwright_machines::queue::{Ask, Refusal, TaskId};
 use lockwright_machines::rank::Rank;
@@ -280,6 +281,14 @@ impl Engine {
     /// `closed`.
     pub fn inspect(&mut self, now: Time, lock: &Lock) -> Result<Ticket> {
         self.inquire(now, &lock.spot, Want::Inspect)
+    }
+
+    /// The lock by which it is found out whether locks can be had.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock).
+    pub fn trial(&self) -> Result<Lock> {
+        self.lock(PING, trial(self.lock_options()))
     }
 
     /// Asks what lies under a lock's name, of whatever kind. [`inspected`](Self::inspected) has the answer.

@@ -335,6 +335,12 @@ impl Core {
         Ok(self.await_result(ticket, Pending::Names))
     }
 
+    /// The handle of the lock by which it is found out whether locks can be had.
+    pub fn trial(&mut self) -> Thrown<u32> {
+        let lock = self.engine.trial().map_err(thrown)?;
+        Ok(self.keep(Handle::Lock(lock)))
+    }
+
     /// Asks what the server does when its memory is full. The ticket for the answer.
     pub fn eviction(&mut self, now: f64) -> Thrown<f64> {
         let ticket = self.engine.ask_eviction(time(now)).map_err(thrown)?;
@@ -374,7 +380,7 @@ impl Core {
             Pending::Names => {
                 engine.listed(number).map_err(thrown)?.into_iter().map(JsValue::from).collect::<Array>().into()
             }
-            Pending::Eviction => engine.evicts(number).map_err(thrown)?.into(),
+            Pending::Eviction => look::eviction(engine.evicts(number).map_err(thrown)?),
         })
     }
 

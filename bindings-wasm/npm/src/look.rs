@@ -5,6 +5,7 @@ use std::time::Duration;
 use js_sys::{Array, Object, Reflect};
 use lockwright_machines::guarantee::Guarantees;
 use lockwright_machines::lease::{Holder, Inspection, Waiting};
+use lockwright_machines::ping::may_evict;
 use lockwright_machines::share::Primitive;
 use wasm_bindgen::prelude::*;
 
@@ -49,6 +50,12 @@ fn waiting(waiting: &Waiting, primitive: Option<Primitive>) -> JsValue {
         ("rank", waiting.rank.into()),
         ("wants", primitive.map_or(JsValue::UNDEFINED, |primitive| waiting.describe(primitive).into())),
     ])
+}
+
+/// What a ping tells of a store's memory.
+pub(crate) fn eviction(policy: Option<String>) -> JsValue {
+    let may_evict = may_evict(policy.as_deref());
+    object([("eviction", policy.into()), ("mayEvict", may_evict.into())])
 }
 
 pub(crate) fn guarantees(promised: &Guarantees) -> JsValue {

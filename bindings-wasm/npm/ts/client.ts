@@ -168,12 +168,11 @@ export class Client implements AsyncDisposable {
    */
   async ping(): Promise<Health> {
     const began = performance.now()
-    // Somebody else may be at it: that is as good an answer.
-    const guard = await this.lock(PING, { ttl: 1000, renew: false }).tryAcquire()
-    await guard?.release()
+    const lock = Lock.make({ running: this.#running, number: this.#running.do(core => core.trial()) }, PING)
+    await (await lock.tryAcquire())?.release()
     const took = performance.now() - began
-    const eviction = await answer<string | undefined>(this.#running, (core, now) => core.eviction(now))
-    return { took, eviction, mayEvict: eviction !== undefined && eviction !== 'noeviction' }
+    const eviction = await answer<Omit<Health, 'took'>>(this.#running, (core, now) => core.eviction(now))
+    return { took, ...eviction }
   }
 
   /**

@@ -38,6 +38,7 @@ pub mod machine;
 pub mod md5;
 pub mod name;
 pub mod options;
+pub mod ping;
 pub mod protocol;
 pub mod queue;
 pub mod quorum;

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use lockwright_machines::finding::{in_places, some_of};
 use lockwright_machines::lease::{BARRIER, LATCH};
+use lockwright_machines::ping::{may_evict, trial};
 
 use super::{Async, Blocking, Client, Face, Lock};
 use crate::driver::road::{Road, here};
 use crate::error::{Kind, Result};
 use crate::finding::{Finding, Severity};
 use crate::lease::{Inspection, Sighting};
-use crate::options::AcquireOptions;
 use crate::platform::clock;
 
-/// The lock that a [`ping`](Client::ping) tries.
-pub const PING: &str = "lockwright-ping";
+#[doc(inline)]
+pub use lockwright_machines::ping::PING;
 
 /// What a [`ping`](Client::ping) found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Health {
 impl Health {
     /// Whether the store may throw held locks away when its memory is full.
     pub fn may_evict(&self) -> bool {
-        self.eviction.as_deref().is_some_and(|policy| policy != "noeviction")
+        may_evict(self.eviction.as_deref())
     }
 }
 
@@ -48,16 +48,7 @@ fn is_unserved(seen: &Inspection) -> bool {
 impl<F: Face> Client<F> {
     /// The lock that is tried.
     fn trial(&self) -> Result<Lock<F>> {
-        let options = AcquireOptions { ttl: Duration::from_secs(1), renew: false, ..self.options() };
-        let options = AcquireOptions {
-            timeout: Some(Duration::ZERO),
-            max_hold: None,
-            fair: false,
-            rank: 0,
-            reentrant: false,
-            ..options
-        };
-        self.lock(PING).options(options).build()
+        self.lock(PING).options(trial(self.options())).build()
     }
 
     async fn eviction(&self, road: Road) -> Result<Option<String>> {
