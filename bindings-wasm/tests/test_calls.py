@@ -80,13 +80,15 @@ class Caller:
         return self.dice.choice(self.kept[kind])
 
     def keep(self, kind: str, resource: Any) -> None:
+        if resource is None:
+            return
         kept = self.kept.setdefault(kind, [])
         kept.append(resource)
         if len(kept) > KEPT:
             kept.pop(self.dice.randrange(KEPT)).drop(self.instance.store)
 
-    def make(self, kind: str) -> None:
-        """Something of that kind, if what is chosen for it can be."""
+    def make(self, kind: str | None = None) -> None:
+        """Something of that kind or of any, if what is chosen for it can be."""
         client, call = self.instance.client, self.instance.call
         makers: dict[str, Callable[[], Any]] = {
             "client": lambda: call("[static]client.connect", self.dice.choice(SCHEMES) + self.text()),
@@ -99,6 +101,7 @@ class Caller:
             "multi-lock": lambda: call("[method]client.multi-lock", client, [self.name() for _ in range(self.dice.randrange(4))], self.options()),
             "once": lambda: call("[method]client.once", client, self.name(), self.dice.random() < 0.5, self.options()),
         }
+        kind = kind or self.dice.choice(list(makers))
         try:
             self.keep(kind, makers[kind]())
         except Failed as failed:
@@ -112,12 +115,10 @@ class Caller:
         return self.instance.call(f"[method]{kind}.{method}", self.one(kind), *arguments)
 
     def held(self, guard: Any) -> None:
-        if guard is not None:
-            self.keep("guard", guard)
+        self.keep("guard", guard)
 
-    def several(self, guard: Any) -> None:
-        if guard is not None:
-            self.keep("multi-guard", guard)
+    def several(self, guards: Any) -> None:
+        self.keep("multi-guard", guards)
 
     def exported(self, secret: str) -> None:
         self.secrets = [*self.secrets[-3:], secret]
@@ -163,7 +164,7 @@ class Caller:
                 lambda: self.ask("multi-guard", "renew", self.maybe(self.span)),
             ]
         if self.dice.random() < 0.3:
-            self.make(self.dice.choice(("client", "lock", "rwlock", "semaphore", "latch", "barrier", "election", "multi-lock", "once")))
+            self.make()
             return
         try:
             self.dice.choice(calls)()

@@ -55,10 +55,9 @@ fn a_certificate_is_looked_at_before_the_password_is_sent() {
     let (uri, ca) = (format!("postgres://{role}:x@{place}"), format!("ca={folder}/ca.crt"));
     is_taken_and_given_back(&client(&uri, &ca), &name);
     let refused = |uri: &str, options: &str| {
-        let options = format!("{options}&store_timeout=300ms");
-        client(uri, options.trim_start_matches('&')).lock(&name).acquire().unwrap_err()
+        client(uri, &format!("store_timeout=300ms{options}")).lock(&name).acquire().unwrap_err()
     };
-    let untrusted = refused(&uri, "sslmode=verify-full");
+    let untrusted = refused(&uri, "&sslmode=verify-full");
     assert_eq!(untrusted.kind(), Kind::Auth, "{untrusted}");
     let plain = refused(&uri, "");
     assert_eq!(plain.kind(), Kind::Auth, "{plain}");
@@ -67,7 +66,7 @@ fn a_certificate_is_looked_at_before_the_password_is_sent() {
     let known = format!("postgres://lockwright@{place}");
     let certificate = format!("{ca}&cert={folder}/client.crt&key={folder}/client.key");
     is_taken_and_given_back(&client(&known, &certificate), &name);
-    let unknown = refused(&known, &ca);
+    let unknown = refused(&known, &format!("&{ca}"));
     assert_eq!(unknown.kind(), Kind::Auth, "{unknown}");
     // A server without TLS.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -78,7 +77,7 @@ fn a_certificate_is_looked_at_before_the_password_is_sent() {
             let _ = stream.write_all(b"N");
         }
     });
-    let none = refused(&format!("postgres://u:hunter2@{at}/x"), &ca);
+    let none = refused(&format!("postgres://u:hunter2@{at}/x"), &format!("&{ca}"));
     assert!(none.kind() == Kind::Protocol && !none.to_string().contains("hunter2"), "{none}");
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use lockwright_machines::error::{Error, Kind, Result};
 use lockwright_machines::lease::Card;
 use lockwright_machines::machine::{
-    self, Effects, Environment, Event, LockMachine, Notice, Outgoing, Scratch, Settled, Step, Turn,
+    self, Effects, Environment, Event, LockMachine, Notice, Outgoing, Scratch, Settled, Step, Turn, ahead_of_each,
 };
 use lockwright_machines::protocol::{AttemptId, Call, Channel, InboxId, Layout, Protocol, Reply, Request, StoreEvent};
 use lockwright_machines::queue::TaskId;
@@ -518,9 +518,7 @@ impl Engine {
     /// How many are ahead of each that waits here for what lies under `key`, in the order in which they came.
     pub(crate) fn places(&self, key: &str) -> Vec<u32> {
         let of_key = self.entries.values().filter(|entry| *entry.spot.key == *key && entry.spot.layout.is_held());
-        let mut all: Vec<_> = of_key.flat_map(|entry| entry.machine.places()).collect();
-        all.sort_unstable();
-        all.into_iter().map(|(_, ahead)| ahead).collect()
+        ahead_of_each(of_key.flat_map(|entry| entry.machine.places()))
     }
 
     fn every_entry<'a>(&mut self, now: Time, event: impl Fn() -> Event<'a, Handles>) {

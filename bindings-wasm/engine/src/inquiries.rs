@@ -122,19 +122,23 @@ impl Conversation {
             Want::Resize(permits) => play(layout.resize(key.clone(), permits), &self.said).map(|()| Found::Resized),
             Want::Break(token) => play(Some(layout.break_hold(key.clone(), token)), &self.said).map(Found::Broken),
             Want::BreakAny(token) => {
-                self.of_any(spot, |at| at.layout.break_hold(at.key.clone(), token)).map(Found::Broken)
+                self.of_any(spot, |layout, _, key| layout.break_hold(key, token)).map(Found::Broken)
             }
             Want::Inspect => play(Some(layout.inspect(name, key.clone())), &self.said).map(seen),
-            Want::Identify => self.of_any(spot, |at| at.layout.identify(&at.name, at.key.clone())).map(seen),
+            Want::Identify => self.of_any(spot, |layout, name, key| layout.identify(name, key)).map(seen),
         }
     }
 
     /// The conversation that `of` makes of a place: of the lock at `spot`, or of the shared record that lies in its
     /// place.
-    fn of_any<T: Send>(&self, spot: &Spot, of: impl Fn(&Spot) -> Inquiry<'_, T>) -> Turn<T> {
-        let there = |layout| Spot { layout, name: spot.name.clone(), key: spot.key.clone() };
-        let others: Vec<_> = layout_choice::shared_beside(&*spot.layout).into_iter().map(there).collect();
-        play(Some(of(spot).or(others.iter().map(of))), &self.said)
+    fn of_any<T: Send>(
+        &self,
+        spot: &Spot,
+        of: impl for<'l> Fn(&'l dyn Layout, &'l str, Arc<str>) -> Inquiry<'l, T>,
+    ) -> Turn<T> {
+        let others = layout_choice::shared_beside(&*spot.layout);
+        let at = |layout| of(layout, &spot.name, spot.key.clone());
+        play(Some(at(&*spot.layout).or(others.iter().map(|other| at(&**other)))), &self.said)
     }
 
     fn explain(&self, error: Error) -> Error {

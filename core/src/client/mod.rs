@@ -192,17 +192,17 @@ impl<F: Face> Client<F> {
         road: Road,
         engine: &Engine,
         spot: &Spot,
-        of: impl Fn(&Spot) -> Inquiry<'_, T>,
+        of: impl for<'l> Fn(&'l dyn Layout, &'l str, Arc<str>) -> Inquiry<'l, T>,
     ) -> Result<T> {
-        let there = |layout| Spot { layout, name: spot.name.clone(), key: spot.key.clone() };
-        let others: Vec<_> = layout_choice::shared_beside(&*spot.layout).into_iter().map(there).collect();
-        self.inquire(road, engine, of(spot).or(others.iter().map(of))).await
+        let others = layout_choice::shared_beside(&*spot.layout);
+        let at = |layout| of(layout, &spot.name, spot.key.clone());
+        self.inquire(road, engine, at(&*spot.layout).or(others.iter().map(|other| at(&**other)))).await
     }
 
     pub(crate) async fn inspect_by(&self, road: Road, name: &str) -> Result<Inspection> {
         let spot = self.spot(name)?;
         let engine = self.engine().map_err(|error| error.on_lock(spot.name.clone()))?;
-        let seen = self.at_either(road, &engine, &spot, |at| at.layout.identify(&at.name, at.key.clone())).await;
+        let seen = self.at_either(road, &engine, &spot, |layout, name, key| layout.identify(name, key)).await;
         seen.map(|seen| engine.with_places(&spot.key, seen)).map_err(|error| error.on_lock(spot.name))
     }
 
@@ -223,7 +223,7 @@ impl<F: Face> Client<F> {
         let spot = self.spot(name)?;
         let explain = |error: Error| error.on_lock(spot.name.clone());
         let engine = self.engine().map_err(explain)?;
-        let broken = self.at_either(road, &engine, &spot, |at| at.layout.break_hold(at.key.clone(), expected.n)).await;
+        let broken = self.at_either(road, &engine, &spot, |layout, _, key| layout.break_hold(key, expected.n)).await;
         let broken = broken.map_err(explain)?;
         self.asked_to_break(road, &engine, &spot, expected, broken).await;
         Ok(broken)

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use lockwright_machines::gate;
-use lockwright_machines::machine::{Demand, PARTING, Waiting};
+use lockwright_machines::machine::{Demand, PARTING, Waiting, ahead_of_each};
 use lockwright_machines::queue::{Ask, OwnerId, TaskId};
 use lockwright_machines::rank::Rank;
 use smallvec::SmallVec;
@@ -838,9 +838,7 @@ impl Engine {
 
     /// How many are ahead at most of those who wait for `key` here, in the order in which they came.
     fn places(&self, key: &str) -> Vec<u32> {
-        let mut all: Vec<_> = self.entries_of(key).iter().flat_map(|entry| entry.places()).collect();
-        all.sort_unstable();
-        all.into_iter().map(|(_, ahead)| ahead).collect()
+        ahead_of_each(self.entries_of(key).iter().flat_map(|entry| entry.places()))
     }
 
     /// What the store says of a lock, with what is known here of those who wait for it.

@@ -25,7 +25,7 @@ impl NodeClock {
         assert!(compiled.expect("these tests need a C compiler").success());
         let file = File::create(&path).unwrap();
         let clock = NodeClock { library, path, file, ahead: 0 };
-        clock.set(1.0);
+        clock.runs(1.0);
         clock
     }
 
@@ -36,20 +36,16 @@ impl NodeClock {
 
     /// Has it run so many times as fast from now on.
     pub fn runs(&self, rate: f64) {
-        self.set(rate);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
+        let since = i64::try_from(since).unwrap();
+        self.file
+            .write_all_at(&[rate.to_ne_bytes(), since.to_ne_bytes(), self.ahead.to_ne_bytes()].concat(), 0)
+            .unwrap();
     }
 
     /// Sets it forward.
     pub fn steps(&mut self, by: Duration) {
         self.ahead += i64::try_from(by.as_micros()).unwrap();
         self.file.write_all_at(&self.ahead.to_ne_bytes(), 16).unwrap();
-    }
-
-    fn set(&self, rate: f64) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
-        let since = i64::try_from(since).unwrap();
-        self.file
-            .write_all_at(&[rate.to_ne_bytes(), since.to_ne_bytes(), self.ahead.to_ne_bytes()].concat(), 0)
-            .unwrap();
     }
 }

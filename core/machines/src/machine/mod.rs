@@ -380,3 +380,11 @@ fn renewal(session: &Session, token: Option<Token>, error: Option<Error>) -> Opt
         None => None,
     }
 }
+
+/// How many are ahead of each of these [places](LockMachine::places), of however many machines, in the order in which
+/// they came.
+pub fn ahead_of_each(places: impl Iterator<Item = (u64, u32)>) -> Vec<u32> {
+    let mut all: Vec<_> = places.collect();
+    all.sort_unstable();
+    all.into_iter().map(|(_, ahead)| ahead).collect()
+}

@@ -134,9 +134,11 @@ pub(super) async fn frame(pipe: &mut Pipe, come: &mut Vec<u8>) -> io::Result<Vec
 }
 
 /// A server that serves nobody takes connections all the same, and ends them.
-fn turned_away(error: io::Error) -> Error {
-    let message = "the server ended the connection at once, as it does while it has no majority of the others; where that lasts, \
-                   see to them, or whether it expects TLS (zookeepers://)";
+fn turned_away(has_tls: bool, error: io::Error) -> Error {
+    let or_tls = if has_tls { "" } else { ", or whether it expects TLS (zookeepers://)" };
+    let message = format!(
+        "the server ended the connection at once, as it does while it has no majority of the others; where that lasts, see to them{or_tls}"
+    );
     Error::new(Kind::Unavailable, "connect", message).caused_by(error)
 }
 
@@ -171,7 +173,9 @@ impl<'a> Connection<'a> {
             let error = match error.kind() {
                 // Where TLS says it there is more to be told.
                 io::ErrorKind::InvalidData if error.get_ref().is_none() => broker.lost(error),
-                io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => turned_away(error),
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+                    turned_away(server.tls.is_some(), error)
+                }
                 _ => reach::unreachable(["zookeeper://", "zookeepers://"], server.tls.is_some(), error),
             };
             End::Failed(error.on_store(broker.config.address.clone()))
