@@ -11,7 +11,7 @@ import { native } from '../dist/native.js'
 const MANIFEST = native.manifest()
 
 /** What the package declares, without comments. */
-const TYPES = ['asking', 'client', 'lock', 'guard', 'several', 'latch', 'barrier', 'shared', 'records', 'errors']
+const TYPES = ['asking', 'client', 'lock', 'guard', 'several', 'latch', 'barrier', 'shared', 'records', 'metrics', 'errors']
   .map(file => readFileSync(fileURLToPath(new URL(`../dist/${file}.d.ts`, import.meta.url)), 'utf8').replace(/\/\*[^]*?\*\//g, ''))
   .join('\n')
 

@@ -187,7 +187,7 @@ def test_what_another_library_keeps_has_them_or_says_not(connect: Connect) -> No
 def test_an_operator_sees_what_lies_there_and_takes_it(connect: Connect, native: lockwright.Client) -> None:
     instance = connect()
     health = instance.ping()
-    assert health.took < 5_000 and getattr(health, "may-evict") == native.ping().may_evict
+    assert 0 < health.took < 5_000_000 and getattr(health, "may-evict") == native.ping().may_evict
     free = instance.inspect("x")
     assert (free.layout, free.holder, free.waiters, free.primitive, free.shared, free.count) == ("native", None, 0, None, None, None)
     guard = native.lock("x", label="night job").acquire_guard()

@@ -235,7 +235,7 @@ class Shim:
 
     def do_ping(self, command: Command) -> Dict[str, Any]:
         health = self.instance(command).ping()
-        return {"took": health.took / 1000, "may_evict": getattr(health, "may-evict")}
+        return {"took": health.took / 1e6, "may_evict": getattr(health, "may-evict")}
 
     def do_inspect(self, command: Command) -> Dict[str, Any]:
         seen = self.instance(command).inspect(name_of(command))

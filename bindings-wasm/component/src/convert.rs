@@ -75,6 +75,10 @@ pub(crate) fn milliseconds(span: Duration) -> api::Milliseconds {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
+pub(crate) fn microseconds(span: Duration) -> api::Microseconds {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
 fn holder(holder: Holder) -> api::Holder {
     let Holder { owner, card, held_for, remaining, first_token, last_token } = holder;
     api::Holder {

@@ -27,7 +27,7 @@ use lockwright_machines::time::Time;
 use lockwright_wasm_engine::{Asked, Config, Engine, Outcome, Ticket};
 
 use self::bindings::exports::lockwright::locks::locks as api;
-use self::convert::{guarantees, inspection, loss, milliseconds, options, outcome, refused};
+use self::convert::{guarantees, inspection, loss, microseconds, milliseconds, options, outcome, refused};
 use self::host::Sockets;
 
 /// How long a client that is closed waits for its server.
@@ -195,7 +195,7 @@ impl api::GuestClient for Client {
         if let Some(guard) = trial.tried()? {
             api::GuestGuard::release(guard.get::<Guard>())?;
         }
-        let took = milliseconds(host::now().since(began));
+        let took = microseconds(host::now().since(began));
         let ask = |running: &mut Running, now| running.engine.ask_eviction(now);
         let eviction = answered(&self.0, ask, |running, ticket| running.engine.evicts(ticket))?;
         Ok(api::Health { took, may_evict: may_evict(eviction.as_deref()), eviction })
