@@ -92,13 +92,20 @@ replace() {
   mv "$2.new" "$2"
 }
 
+# python_site: where the venv's Python has its packages, without the lockwright of an earlier build: that might be found first, and
+# pip cannot uninstall what it did not install.
+python_site() {
+  local site
+  site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  rm -rf "$site"/lockwright "$site/lockwright.pth" "$site"/lockwright-*.dist-info
+  echo "$site"
+}
+
 # python_build: the Python package as the tests use it, from the native library that cargo built, for the venv's Python.
 python_build() {
   local package=$ROOT/bindings-python/python site version
   replace "$TARGET/debug/lib_lockwright.so" "$package/lockwright/_lockwright.abi3.so"
-  site=$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-  # A wheel that was installed before would be found first.
-  rm -rf "$site"/lockwright "$site"/lockwright-*.dist-info
+  site=$(python_site)
   echo "$package" >"$site/lockwright.pth"
   version=$(python -c 'import lockwright; print(lockwright.__version__)')
   mkdir "$site/lockwright-$version.dist-info"

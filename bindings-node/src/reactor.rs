@@ -515,7 +515,7 @@ impl Environment {
                 let all = guards.into_iter().map(|guard| (guard.name().to_owned(), grant(guard, &mut self.guards)));
                 told.add(kind::DONE, job, all.collect::<Vec<_>>())
             }
-            Ok(Outcome::Segment(index, guard)) => {
+            Ok(Outcome::Segment(index, guard, _)) => {
                 told.add(kind::DONE, job, (whole(index), grant(guard, &mut self.guards)))
             }
             Ok(Outcome::Secret(secret)) => told.add(kind::DONE, job, secret.into_string()),

@@ -187,7 +187,7 @@ pub(crate) fn record(Record { class, fields }: Record) -> PhpResult<Zval> {
 /// The segment and its index.
 pub(crate) fn segment(outcome: Outcome) -> PhpResult<Option<(usize, Guard)>> {
     match outcome {
-        Outcome::Segment(index, guard) => Ok(Some((index, Guard::new(guard)))),
+        Outcome::Segment(index, guard, _) => Ok(Some((index, Guard::new(guard)))),
         _ => Ok(None),
     }
 }

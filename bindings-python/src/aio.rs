@@ -184,10 +184,10 @@ impl Reactor {
         name: &str,
         given: Vec<Given<'py>>,
     ) -> PyResult<u32> {
-        let (py, (handle, shared)) = (future.py(), any(of)?);
+        let py = future.py();
+        let (handle, shared) = any(py, of)?;
         let (operation, arguments) = asked(&handle, name, &given)?;
         self.own(operation.operation)?;
-        shared.prepare(py)?;
         let handle = handle.for_owner(who.map(OwnerId));
         self.ask(py, future.unbind(), operation.run(handle, arguments), &shared.client)
     }

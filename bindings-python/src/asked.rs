@@ -21,11 +21,13 @@ use crate::{Given, Span, green, in_slices, text, waited};
 pub(crate) trait Asked {
     fn handle(&self) -> Handle;
     fn shared(&self) -> &Arc<SharedClient>;
+    /// Readies each client that it asks.
+    fn prepare(&self, py: Python<'_>) -> PyResult<()>;
 }
 
-/// The classes that are asked something, and what each has of the core.
+/// The classes that are asked something, what each has of the core, and what it has of other clients than its own.
 macro_rules! classes {
-    ($($class:ident: $kind:ident($($core:ident).+)),* $(,)?) => {
+    ($($class:ident: $kind:ident($($core:ident).+) $(+ $others:ident)?),* $(,)?) => {
         $(
             impl Asked for $class {
                 fn handle(&self) -> Handle {
@@ -35,13 +37,20 @@ macro_rules! classes {
                 fn shared(&self) -> &Arc<SharedClient> {
                     &self.shared
                 }
+
+                fn prepare(&self, py: Python<'_>) -> PyResult<()> {
+                    $(self.$others.iter().try_for_each(|other| other.prepare(py))?;)?
+                    self.shared.prepare(py)
+                }
             }
         )*
 
-        /// What an object of any of them is asked by.
-        pub(crate) fn any(of: &Bound<'_, PyAny>) -> PyResult<(Handle, Arc<SharedClient>)> {
+        /// What an object of any of them is asked by, which is ready to be.
+        pub(crate) fn any(py: Python<'_>, of: &Bound<'_, PyAny>) -> PyResult<(Handle, Arc<SharedClient>)> {
             $(if let Ok(of) = of.cast::<$class>() {
-                return Ok((of.get().handle(), of.get().shared().clone()));
+                let of = of.get();
+                of.prepare(py)?;
+                return Ok((of.handle(), of.shared().clone()));
             })*
             Err(Raised(lost_track("call")).into())
         }
@@ -54,7 +63,7 @@ classes! {
     Latch: Latch(core),
     Barrier: Barrier(core),
     Bundle: Locks(core),
-    Segments: Segments(core),
+    Segments: Segments(core) + others,
 }
 
 /// The operation of that name of this handle, and its arguments as Python gave them.
@@ -97,7 +106,7 @@ fn token(expected: &Bound<'_, PyAny>) -> PyResult<u64> {
 pub(crate) fn ask<'py>(py: Python<'py>, of: &impl Asked, name: &str, given: &[Given<'py>]) -> PyResult<Py<PyAny>> {
     let handle = of.handle();
     let (operation, arguments) = asked(&handle, name, given)?;
-    of.shared().prepare(py)?;
+    of.prepare(py)?;
     // What goes on for a while lets signal handlers run, and other greenlets, which may be those that are to release
     // something.
     let outcome = if operation.name == "drain" || (operation.name == "ping" && green::hub(py)?.is_some()) {

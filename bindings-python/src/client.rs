@@ -202,7 +202,7 @@ impl Client {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (options, text) = (self.options("striped", options)?, text("lock", "name", name)?);
         let core = self.shared.client.striped_with(&text, segments, &options).map_err(Raised)?;
-        let segments = Segments { core, shared: self.shared.clone() };
+        let segments = Segments { core, shared: self.shared.clone(), others: Vec::new() };
         name.py().import("lockwright._several")?.getattr("Striped")?.call1((segments,))
     }
 

@@ -11,7 +11,7 @@ use lockwright::striped::Striped;
 use pyo3::prelude::*;
 
 use crate::asked::ask;
-use crate::client::SharedClient;
+use crate::client::{Client, SharedClient};
 use crate::error::Raised;
 use crate::guard::Guard;
 use crate::lock::Lock;
@@ -57,6 +57,16 @@ impl Bundle {
 pub(crate) struct Segments {
     pub(crate) core: Striped<Blocking>,
     pub(crate) shared: Arc<SharedClient>,
+    /// The clients of the other stores that segments lie with, in their order.
+    pub(crate) others: Vec<Arc<SharedClient>>,
+}
+
+impl Segments {
+    /// That of the store of segment `index`.
+    fn client(&self, index: usize) -> &Arc<SharedClient> {
+        let place = (index % (self.others.len() + 1)).checked_sub(1);
+        place.and_then(|place| self.others.get(place)).unwrap_or(&self.shared)
+    }
 }
 
 #[pymethods]
@@ -77,7 +87,14 @@ impl Segments {
 
     fn lock(&self, index: usize) -> PyResult<Lock> {
         let core = self.core.segment(open::segment(&self.core, index).map_err(Raised)?).clone();
-        Ok(Lock::new(core, self.shared.clone()))
+        Ok(Lock::new(core, self.client(index).clone()))
+    }
+
+    fn across(&self, others: Vec<Bound<'_, Client>>) -> PyResult<Self> {
+        let others: Vec<_> = others.iter().map(|other| other.get().shared.clone()).collect();
+        let clients: Vec<_> = others.iter().map(|other| other.client.clone()).collect();
+        let core = self.core.across(&clients).map_err(Raised)?;
+        Ok(Segments { core, shared: self.shared.clone(), others })
     }
 
     fn mark_sold_out(&self, index: usize) -> PyResult<()> {

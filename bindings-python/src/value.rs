@@ -94,12 +94,13 @@ pub(crate) fn of_argument(py: Python<'_>, what: &str, error: PyErr) -> PyErr {
 
 /// What came of an operation on what belongs to this client.
 pub(crate) fn told(py: Python<'_>, outcome: Outcome, client: &blocking::Client) -> PyResult<Py<PyAny>> {
-    let guard = |guard| Py::new(py, Guard::new(guard, client));
+    let guard_of = |guard, client: &blocking::Client| Py::new(py, Guard::new(guard, client));
+    let guard = |guard| guard_of(guard, client);
     match outcome {
         Outcome::Told(Value::List(values)) => PyList::new(py, objects(py, values)?)?.into_py_any(py),
         Outcome::Granted(granted) => guard(granted)?.into_py_any(py),
         Outcome::AllGranted(all) => all.into_iter().map(guard).collect::<PyResult<Vec<_>>>()?.into_py_any(py),
-        Outcome::Segment(index, granted) => (index, guard(granted)?).into_py_any(py),
+        Outcome::Segment(index, granted, of) => (index, guard_of(granted, &of.into_face())?).into_py_any(py),
         Outcome::Told(value) => object(py, value),
         Outcome::Ended(ending) => Ok(outcome_of(py, &ending)),
         Outcome::AllEnded(all) => all_ended(py, all),

@@ -116,6 +116,42 @@ def test_segments_are_taken_and_sold_out(url, name):
             assert segment.token == segment.guard.token
 
 
+def test_segments_lie_with_several_stores(url, name, tmp_path):
+    elsewhere = f"sqlite://{tmp_path / 'elsewhere.db'}"
+    with lockwright.connect(url) as home, lockwright.connect(elsewhere) as other:
+        sale = home.striped(name, 4).across(other)
+        held = [sale.any() for _ in range(4)]
+        for client, indices in ((home, (0, 2)), (other, (1, 3))):
+            taken = [index for index in range(4) if client.inspect(f"{name}#{index}").holder]
+            assert taken == list(indices)
+        guard = next(segment.guard for segment in held if segment.index == 1)
+        with other.resume(guard.export(30)) as resumed:
+            assert resumed.is_held
+        with sale.any() as segment:
+            assert segment.index == 1
+        for segment in held:
+            if segment.index != 1:
+                assert segment.release() == "released"
+        with pytest.raises(lockwright.InvalidConfig, match="2 stores already"):
+            sale.across(other)
+        with pytest.raises(lockwright.InvalidConfig, match="4 segments cannot be at 5 stores"):
+            home.striped(name, 4).across(other, other, other, other)
+        with pytest.raises(TypeError):
+            home.striped(name, 4).across(url)
+
+    async def main():
+        async with aio.connect(url) as home, aio.connect(elsewhere) as other:
+            sale = home.striped(f"{name}-tasks", 2).across(other)
+            held = [await sale.any() for _ in range(2)]
+            assert (await other.inspect(f"{name}-tasks#1")).holder
+            held.sort(key=lambda segment: segment.index)
+            secret = await held[1].guard.export(30)
+            assert await (await other.resume(secret)).release() == "released"
+            assert await held[0].release() == "released"
+
+    asyncio.run(main())
+
+
 def test_tasks_do_the_same(url, name):
     async def main():
         async with aio.connect(url) as client:

@@ -1,9 +1,9 @@
-//! Several locks at once, and one of several, on every store.
+//! Several locks at once, on every store.
 
 mod test_stores;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lockwright::lease::ReleaseOutcome;
@@ -156,72 +156,8 @@ fn opposite_orders_never_deadlock_10_000_times() {
     }
 }
 
-#[test]
-fn any_takes_a_free_segment_by_one_request() {
-    let place = TestStore::all().pop().unwrap();
-    let client = place.client();
-    let sale = client.striped(&place.name, 32).unwrap();
-    let requests = |client: &lockwright::blocking::Client| client.metrics().round_trips;
-    let _ = sale.any().unwrap().unwrap().into_guard().release().unwrap();
-    let mut taken: Vec<_> = (0..31).map(|_| sale.any().unwrap().unwrap()).collect();
-    let other = place.client();
-    let theirs = other.striped(&place.name, 32).unwrap();
-    drop(other.inspect("nothing").unwrap());
-    let before = requests(&other);
-    let last = theirs.any().unwrap().unwrap();
-    assert_eq!(requests(&other) - before, 1);
-    assert!(taken.iter().all(|segment| segment.index() != last.index()));
-    assert_eq!(theirs.any_within(Some(Duration::ZERO)).unwrap_err().kind(), Kind::Timeout);
-    taken.pop();
-    assert!(theirs.any().unwrap().is_some());
-}
-
-#[test]
-fn stock_is_sold_out_segment_by_segment_and_never_oversold() {
-    for place in TestStore::all() {
-        let stock: Arc<Vec<AtomicU64>> = Arc::new((0..8).map(|_| AtomicU64::new(25)).collect());
-        let sold = Arc::new(AtomicU64::new(0));
-        let buyers: Vec<_> = (0..6)
-            .map(|_| {
-                let sale = place.client().striped(&place.name, 8).unwrap();
-                let (stock, sold) = (stock.clone(), sold.clone());
-                std::thread::spawn(move || {
-                    while let Some(segment) = sale.any().unwrap() {
-                        let left = &stock[segment.index()];
-                        match left.load(Ordering::Relaxed) {
-                            0 => drop(segment.sold_out().unwrap()),
-                            some => {
-                                std::thread::yield_now();
-                                left.store(some - 1, Ordering::Relaxed);
-                                sold.fetch_add(1, Ordering::Relaxed);
-                                let _ = segment.into_guard().release().unwrap();
-                            }
-                        }
-                    }
-                })
-            })
-            .collect();
-        buyers.into_iter().for_each(|buyer| buyer.join().unwrap());
-        assert_eq!(sold.load(Ordering::Relaxed), 200);
-    }
-}
-
-#[test]
-fn the_segment_of_a_key_is_the_same_everywhere() {
-    let client = TestStore::all().remove(0).client();
-    let striped = client.striped("x", 32).unwrap();
-    // By hand: echo -n KEY | sha1sum | cut -c1-16, modulo 32.
-    for (key, index) in [("", 13), ("user:42", 9), ("订单", 9)] {
-        assert_eq!(striped.index_for(key), index, "{key}");
-    }
-    assert_eq!(striped.for_key("user:42").name(), "x#9");
-    for wrong in [0, 257] {
-        assert_eq!(client.striped("x", wrong).unwrap_err().kind(), Kind::InvalidConfig);
-    }
-}
-
 #[tokio::test]
-async fn tasks_take_several_and_any_too() {
+async fn tasks_take_several_too() {
     for place in TestStore::all() {
         let client = lockwright::Client::<Async>::open(Some(&place.uri), Default::default()).unwrap();
         let names = place.names(["a", "b"]);
@@ -237,18 +173,6 @@ async fn tasks_take_several_and_any_too() {
         assert!(guard.is_held());
         assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
         assert_eq!(waiting.await.unwrap(), ReleaseOutcome::Released);
-        let striped = client.striped(&place.name, 4).unwrap();
-        let mut held = Vec::new();
-        for _ in 0..4 {
-            held.push(striped.any().await.unwrap().unwrap());
-        }
-        assert_eq!(striped.any_within(Some(Duration::ZERO)).await.unwrap_err().kind(), Kind::Timeout);
-        for segment in held {
-            let _ = segment.sold_out().await.unwrap();
-        }
-        assert!(striped.any().await.unwrap().is_none());
-        striped.restock();
-        assert!(striped.any().await.unwrap().is_some());
     }
 }
 

@@ -93,7 +93,7 @@ impl Reply {
                 reply.all(guards, Reply::grant);
                 reply
             }
-            Outcome::Segment(index, guard) => {
+            Outcome::Segment(index, guard, _) => {
                 let mut reply = Reply::of(kind::SEGMENT);
                 reply.count(u32::try_from(index).unwrap_or(u32::MAX));
                 reply.grant(guard);

@@ -8,7 +8,7 @@ from typing import Callable, Dict, Generic, List, Optional, Sequence, Tuple, Typ
 
 from lockwright._errors import LockTimeout, first_of
 from lockwright._records import Span
-from lockwright._lockwright import Bundle, Guard, Lock, Segments, _release_all
+from lockwright._lockwright import Bundle, Client, Guard, Lock, Segments, _release_all
 
 
 _G = TypeVar("_G")
@@ -263,6 +263,15 @@ class Striped(Striping):
     """A hot lock cut into segments. What is sold out is known to this object, and to no other process."""
 
     __slots__ = ()
+
+    def across(self, *others: Client) -> Striped:
+        """The same segments at several stores, so that none has all the load: those of this one's client and of `others`, in turn.
+
+        Every process must name the same stores in the same order. One that cannot be reached is left out for ten seconds,
+        while others answer. Raises `InvalidConfig` for more stores than segments and for a second call, and `Unsupported`
+        where another store cannot do what the options ask for.
+        """
+        return Striped(self._core.across(others))
 
     def any(self, timeout: Optional[Span] = None) -> Optional[Segment]:
         """A free segment, or the first to be had where none is free; None once all are sold out.

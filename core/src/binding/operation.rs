@@ -97,8 +97,8 @@ pub enum Outcome {
     Granted(Guard),
     /// Several are.
     AllGranted(Vec<Guard>),
-    /// The segment of that index is held.
-    Segment(usize, Guard),
+    /// The segment of that index is held, at the store of this client.
+    Segment(usize, Guard, Client),
     /// A hold was left to this secret.
     Secret(Secret),
     /// Why the guard of that number was not; it may still hold it.
@@ -223,7 +223,10 @@ fn arrival(passed: Option<Token>) -> Value {
 
 fn segment<F: crate::Face>(found: Option<crate::striped::Segment<F>>) -> Outcome {
     match found {
-        Some(segment) => Outcome::Segment(segment.index(), segment.into_guard().into_face()),
+        Some(segment) => {
+            let (index, client) = (segment.index(), segment.client().clone().into_face());
+            Outcome::Segment(index, segment.into_guard().into_face(), client)
+        }
         None => Outcome::DONE,
     }
 }
@@ -506,7 +509,7 @@ mod tests {
         assert!(look().is_none());
         let _ = taken.into_guard().release().unwrap();
         bell.await_ring();
-        assert!(matches!(look(), Some(Ok(Outcome::Segment(0, _)))));
+        assert!(matches!(look(), Some(Ok(Outcome::Segment(0, ..)))));
     }
 
     #[tokio::test]

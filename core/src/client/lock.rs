@@ -229,6 +229,10 @@ impl<F: Face> Lock<F> {
         &self.spot.name
     }
 
+    pub(crate) fn client(&self) -> &Client<F> {
+        &self.client
+    }
+
     /// What it promises, in its layout; see [`Client::guarantees`].
     pub fn guarantees(&self) -> Guarantees {
         self.client.promises(&*self.spot.layout)

@@ -14,6 +14,10 @@
 //! all are, `any` gives `None`. What is sold out is the caller's to know, and remembered here only: another process
 //! finds out by itself.
 //!
+//! The segments may lie with several servers, so that no one of them has all the load ([`Striped::across`]). `any` then
+//! asks one after the other, each by one request, and a server that cannot be reached is left out for ten seconds: its
+//! segments wait, the others go on selling.
+//!
 //! The segment of a key is the first 8 bytes of the SHA-1 of its UTF-8, as a big-endian number, modulo `n`: the same in
 //! every language and version.
 //!
@@ -34,11 +38,14 @@
 //! # }
 //! ```
 
+mod stores;
+
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use self::stores::{Found, Look, Stores};
 use crate::Async;
 use crate::blocking::{Acquiring, Wait};
 use crate::client::{Blocking, Client, Face, Guard, Lock, left};
@@ -62,6 +69,7 @@ pub struct Striped<F: Face = Async> {
 }
 
 struct SegmentHints {
+    stores: Stores,
     sold_out: Vec<AtomicBool>,
     next: AtomicUsize,
 }
@@ -90,15 +98,42 @@ impl<F: Face> Client<F> {
         let segment = |i: usize| self.lock(&format!("{name}#{i}")).options(options.clone()).build();
         // Processes that start together are not to begin at the same segment.
         let start = random::number()? as usize % segments;
-        let known = SegmentHints {
-            sold_out: (0..segments).map(|_| AtomicBool::new(false)).collect(),
-            next: AtomicUsize::new(start),
-        };
-        Ok(Striped { segments: (0..segments).map(segment).collect::<Result<_>>()?, hints: Arc::new(known) })
+        let segments = (0..segments).map(segment).collect::<Result<_>>()?;
+        Ok(Striped::new(segments, 1, start))
     }
 }
 
 impl<F: Face> Striped<F> {
+    fn new(segments: Arc<[Lock<F>]>, stores: usize, start: usize) -> Self {
+        let sold_out = segments.iter().map(|_| AtomicBool::new(false)).collect();
+        let hints = SegmentHints { stores: Stores::new(stores), sold_out, next: AtomicUsize::new(start) };
+        Striped { segments, hints: Arc::new(hints) }
+    }
+
+    /// The same segments, with the same options, at several stores: segment `i` lies with number `i` modulo how many
+    /// there are, of this one's client and `others` in their order. Every process must name the same stores in the same
+    /// order, since one that does not has other locks. Nothing is known to be sold out.
+    ///
+    /// # Errors
+    /// `invalid_config` for more stores than segments, and where it is at several already; `unsupported` where another
+    /// store cannot do what the options ask for; else as [`LockBuilder::build`](crate::LockBuilder::build).
+    pub fn across(&self, others: &[Client<F>]) -> Result<Self> {
+        let (stores, already) = (others.len() + 1, self.hints.stores.count());
+        if already > 1 {
+            return Err(Error::invalid("lock", format!("the segments are at {already} stores already")));
+        }
+        if stores > self.count() {
+            let message = format!("{} segments cannot be at {stores} stores; there must be one for each", self.count());
+            return Err(Error::invalid("lock", message));
+        }
+        let segment = |(index, lock): (usize, &Lock<F>)| match index % stores {
+            0 => Ok(lock.clone()),
+            other => others[other - 1].lock(lock.name()).options(lock.options().clone()).build(),
+        };
+        let segments = self.segments.iter().enumerate().map(segment).collect::<Result<_>>()?;
+        Ok(Striped::new(segments, stores, self.hints.next.load(Ordering::Relaxed)))
+    }
+
     /// How many segments there are.
     pub fn count(&self) -> usize {
         self.segments.len()
@@ -148,13 +183,12 @@ impl<F: Face> Striped<F> {
         self.segments[0].options()
     }
 
-    /// The segments that are not sold out, from another one on at each call.
-    fn open(&self) -> (Vec<usize>, Vec<Lock<F>>) {
+    /// A look at the segments that are not sold out, from another one on at each call.
+    fn look(&self, timeout: Option<Duration>, deadline: Option<Time>) -> Look<'_, F> {
         let (count, start) = (self.count(), self.hints.next.fetch_add(1, Ordering::Relaxed));
         let in_turn = (0..count).map(|i| start.wrapping_add(i) % count);
-        let open: Vec<usize> = in_turn.filter(|i| !self.hints.sold_out[*i].load(Ordering::Relaxed)).collect();
-        let locks = open.iter().map(|i| self.segment(*i).clone()).collect();
-        (open, locks)
+        let open = in_turn.filter(|i| !self.hints.sold_out[*i].load(Ordering::Relaxed));
+        Look::new(&self.hints.stores, open.map(|i| (i, self.segment(i).clone())), timeout, deadline)
     }
 
     fn chosen(&self, index: usize, guard: Guard<F>) -> Segment<F> {
@@ -184,16 +218,26 @@ impl Striped {
     pub async fn any_within(&self, timeout: Option<Duration>) -> Result<Option<Segment>> {
         let deadline = timeout.map(|timeout| clock::now().after(timeout));
         loop {
-            let (open, locks) = self.open();
-            let Some(last) = locks.last() else { return Ok(None) };
-            if let Some((place, guard)) = first_free(&locks, Trial::within(timeout, deadline)).await? {
-                return Ok(Some(self.chosen(open[place], guard)));
-            }
-            match last.clone().quietly().acquire_within(Some(patience(deadline))).await {
-                Err(error) if may_go_on(&error) && !is_over(deadline) => {}
-                result => return Ok(Some(self.chosen(open[open.len() - 1], result?))),
+            match self.find(timeout, deadline).await? {
+                Found::SoldOut => return Ok(None),
+                Found::Free(index, guard) => return Ok(Some(self.chosen(index, guard))),
+                Found::Taken(index, lock) => match lock.quietly().acquire_within(Some(patience(deadline))).await {
+                    Err(error) if may_go_on(&error) && !is_over(deadline) => {}
+                    result => return Ok(Some(self.chosen(index, result?))),
+                },
             }
         }
+    }
+
+    async fn find(&self, timeout: Option<Duration>, deadline: Option<Time>) -> Result<Found<Async>> {
+        let mut look = self.look(timeout, deadline);
+        while let Some((locks, trial)) = look.next() {
+            let result = first_free(locks, trial).await;
+            if let Some((index, guard)) = look.answered(result)? {
+                return Ok(Found::Free(index, guard));
+            }
+        }
+        look.end()
     }
 }
 
@@ -290,13 +334,25 @@ impl Choosing {
 
     /// A free segment, or that nothing is left; else one is waited for from now on.
     fn look(&mut self) -> Result<Option<Option<Segment<Blocking>>>> {
-        let (open, locks) = self.striped.open();
-        let (Some(index), Some(last)) = (open.last(), locks.last()) else { return Ok(Some(None)) };
-        if let Some((place, guard)) = first_free_here(&locks, Trial::within(self.timeout, self.deadline))? {
-            return Ok(Some(Some(self.striped.chosen(open[place], guard))));
+        Ok(match self.find()? {
+            Found::SoldOut => Some(None),
+            Found::Free(index, guard) => Some(Some(self.striped.chosen(index, guard))),
+            Found::Taken(index, lock) => {
+                self.waits = Some((index, lock.quietly().begin(Some(patience(self.deadline)))?));
+                None
+            }
+        })
+    }
+
+    fn find(&self) -> Result<Found<Blocking>> {
+        let mut look = self.striped.look(self.timeout, self.deadline);
+        while let Some((locks, trial)) = look.next() {
+            let result = first_free_here(locks, trial);
+            if let Some((index, guard)) = look.answered(result)? {
+                return Ok(Found::Free(index, guard));
+            }
         }
-        self.waits = Some((*index, last.clone().quietly().begin(Some(patience(self.deadline)))?));
-        Ok(None)
+        look.end()
     }
 }
 
@@ -330,6 +386,11 @@ impl<F: Face> Segment<F> {
     /// Which segment it is, from 0.
     pub fn index(&self) -> usize {
         self.index
+    }
+
+    /// The client that it was had through: that of its store.
+    pub fn client(&self) -> &Client<F> {
+        self.striped.segment(self.index).client()
     }
 
     /// The guard of its lock, to be released, exported or kept.
