@@ -12,7 +12,7 @@ use lockwright::options::{AcquireOptions, ConnectOptions};
 use lockwright::queue::OwnerId;
 use lockwright::{Error, LockBuilder, Result, uri};
 use napi::Env;
-use napi::bindgen_prelude::{BigInt, Either3, Object};
+use napi::bindgen_prelude::{BigInt, ClassInstance, Either3, Object};
 use napi_derive::napi;
 
 use crate::error::{Answer, Failure, answer};
@@ -87,6 +87,16 @@ impl Handle {
         let made = self.options(options);
         let made = made.and_then(|options| self.core.client()?.striped_with(&name, segments as usize, &options));
         answer(made.map(|segments| Core::Segments(segments).into()))
+    }
+
+    /// Of a striped lock: with the stores of these clients besides.
+    #[napi(catch_unwind)]
+    pub fn across(&self, others: Vec<ClassInstance<'_, Handle>>) -> Answer<Handle> {
+        let across = || {
+            let others = others.iter().map(|other| other.core.client().cloned()).collect::<Result<Vec<_>>>()?;
+            self.core.segments()?.across(&others)
+        };
+        answer(across().map(|segments| Core::Segments(segments).into()))
     }
 
     #[napi(catch_unwind)]

@@ -56,6 +56,24 @@ for (const [store, uri] of Object.entries(stores())) {
     assert.equal(sale.forKey('customer-7').name, `sale#${sale.indexFor('customer-7')}`)
   })
 
+  test(`segments of a lock lie with ${store} and another store`, async t => {
+    const [here, there] = [await client(t, uri), await client(t, stores().memory)]
+    const sale = here.striped('sale', 4, { ttl: 5_000 }).across(there)
+    const taken = []
+    for (let i = 0; i < 4; i++) taken.push(await sale.any())
+    taken.sort((a, b) => a.index - b.index)
+    const held = async (where, index) => (await where.inspect(`sale#${index}`)).holder !== undefined
+    assert.deepEqual(await Promise.all([0, 1, 2, 3].map(index => held(here, index))), [true, false, true, false])
+    assert.deepEqual(await Promise.all([0, 1, 2, 3].map(index => held(there, index))), [false, true, false, true])
+    assert.ok(inspect(sale).endsWith(`on ${here.address}, ${there.address}>`), inspect(sale))
+    await there.breakLock('sale#1', taken[1].guard.token)
+    await assert.rejects(taken[1].guard.extend(1_000), { code: 'lost' })
+    assert.equal(await sale.segment(1).using(() => 'had again'), 'had again')
+    for (const index of [0, 2, 3]) assert.equal(await taken[index].release(), 'released')
+    assert.throws(() => sale.across(there, here, there), { code: 'invalid_config', message: /4 segments cannot be at 5 stores/ })
+    for (const wrong of [uri, {}, undefined]) assert.throws(() => sale.across(wrong), TypeError)
+  })
+
   test(`a held lock of ${store} moves by a secret, once`, async t => {
     const here = await client(t, uri)
     const guard = await here.lock('x').acquire()

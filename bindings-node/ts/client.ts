@@ -87,6 +87,12 @@ export class Client implements AsyncDisposable {
     return new Client(OURS, native, source)
   }
 
+  /** @internal */
+  static native(of: Client): NativeHandle {
+    if (!(of instanceof Client)) throw new TypeError(`${String(of)} is no client; give what \`await connect(url)\` gave`)
+    return of.#native
+  }
+
   /** The address without credentials. */
   get address(): string {
     return this.#native.address

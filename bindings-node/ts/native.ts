@@ -73,6 +73,7 @@ export interface NativeHandle {
   readonly count: number
   indexFor(key: string): number
   segment(index: number): Answer<NativeHandle>
+  across(others: NativeHandle[]): Answer<NativeHandle>
   markSoldOut(index: number): Answer<boolean>
   restock(): void
 }

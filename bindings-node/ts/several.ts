@@ -1,3 +1,4 @@
+import { Client } from './client'
 import { checked, firstOf, isFailure, LockError } from './errors'
 import { Guard } from './guard'
 import { Lock } from './lock'
@@ -161,19 +162,36 @@ export class Striped {
   readonly count: number
   readonly #native: NativeHandle
   readonly #name: string
-  readonly #client: NativeHandle
+  readonly #clients: readonly NativeHandle[]
 
-  private constructor(ours: typeof OURS, native: NativeHandle, name: string, client: NativeHandle) {
+  private constructor(ours: typeof OURS, native: NativeHandle, name: string, clients: readonly NativeHandle[]) {
     only(ours, 'Striped', 'client.striped(name, segments)')
     this.count = native.count
     this.#native = native
     this.#name = name
-    this.#client = client
+    this.#clients = clients
   }
 
   /** @internal */
   static make(native: NativeHandle, name: string, client: NativeHandle): Striped {
-    return new Striped(OURS, native, name, client)
+    return new Striped(OURS, native, name, [client])
+  }
+
+  /**
+   * The same segments at more stores, so that none has all the load: those of this one and of `others`, in turn.
+   *
+   * Every process must name the same stores in the same order. One that cannot be reached is left out for ten seconds, while others answer.
+   *
+   * @throws {@link InvalidConfig} for more stores than segments; {@link Unsupported} where another store cannot do what the options ask for.
+   */
+  across(...others: Client[]): Striped {
+    const clients = others.map(other => Client.native(other))
+    return new Striped(OURS, checked(this.#native.across(clients)), this.#name, [...this.#clients, ...clients])
+  }
+
+  /** That of the store of a segment. */
+  #of(index: number): NativeHandle {
+    return this.#clients[index % this.#clients.length] as NativeHandle
   }
 
   /**
@@ -185,7 +203,7 @@ export class Striped {
     const found = await wait<[index: number, grant: Grant] | undefined>(this.#native, 'any', within(options))
     if (found === undefined) return null
     const [index, grant] = found
-    const guard = Guard.make(grant, { store: this.#client.address, lock: this.segment(index).name, of: this.#native })
+    const guard = Guard.make(grant, { store: this.#of(index).address, lock: this.segment(index).name, of: this.#native })
     return Segment.make(index, guard, () => checked(this.#native.markSoldOut(index)))
   }
 
@@ -202,7 +220,7 @@ export class Striped {
   /** The lock of the segment of that index, from 0. */
   segment(index: number): Lock {
     const lock = checked(this.#native.segment(index))
-    return Lock.make(lock, lock.name, this.#client)
+    return Lock.make(lock, lock.name, this.#of(index))
   }
 
   /** Forgets what is sold out: there is something again. */
@@ -212,7 +230,7 @@ export class Striped {
 
   /** @internal */
   [Symbol.for('nodejs.util.inspect.custom')](): string {
-    return `<Striped ${JSON.stringify(this.#name)} of ${this.count} segments on ${this.#client.address}>`
+    return `<Striped ${JSON.stringify(this.#name)} of ${this.count} segments on ${this.#clients.map(({ address }) => address).join(', ')}>`
   }
 }
 

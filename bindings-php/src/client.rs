@@ -30,7 +30,7 @@ use crate::value::{MaybeGiven, PHP, count, optional_span, record, set, text};
 #[php(name = "Lockwright\\Client", flags = ext_php_rs::flags::ClassFlags::Final)]
 #[derive(Debug)]
 pub struct Client {
-    core: Core,
+    pub(crate) core: Core,
     /// What it was connected with; none once it was closed.
     key: std::cell::RefCell<Option<String>>,
     slot: Option<u64>,

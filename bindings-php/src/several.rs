@@ -12,6 +12,7 @@ use lockwright::binding::{Handle, Held, Standing, lost_track, open};
 use lockwright::striped::Striped as Segments;
 
 use crate::asked::{ask, outcome};
+use crate::client::Client;
 use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::thrown::thrown;
@@ -164,6 +165,13 @@ impl Striped {
     pub fn segment(&self, index: i64) -> PhpResult<Lock> {
         let index = open::segment(&self.core, usize::try_from(index).unwrap_or(usize::MAX)).map_err(thrown)?;
         Ok(Lock::new(self.core.segment(index).clone()))
+    }
+
+    /// The same segments at more stores, in turn: those of this one and of `others`.
+    pub fn across(&self, others: &[&Client]) -> PhpResult<Striped> {
+        let others: Vec<_> = others.iter().map(|other| other.core.clone()).collect();
+        let core = self.core.across(&others).map_err(thrown)?;
+        Ok(Striped { core })
     }
 
     /// Any segment that is free and not sold out; null once all are sold out.

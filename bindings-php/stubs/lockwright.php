@@ -661,6 +661,15 @@ final class Striped
     /** The lock of a segment. */
     public function segment(int $index): Lock {}
 
+    /**
+     * The same segments at more stores, so that none has all the load: those of this one and of $others, in turn. Every process
+     * must name the same stores in the same order. One that cannot be reached is left out for ten seconds, while others answer.
+     *
+     * @throws InvalidConfig for more stores than segments
+     * @throws Unsupported where another store cannot do what the options ask for
+     */
+    public function across(Client ...$others): Striped {}
+
     /** Any segment that is free and not sold out; null once all are sold out. */
     public function any(int|float|string|null $timeout = null): ?Segment {}
 

@@ -81,7 +81,7 @@ final class ManifestTest extends TestCase
             $own = fn ($member) => $member->getDeclaringClass()->getName() === $class->getName();
             foreach (array_filter($class->getMethods(ReflectionMethod::IS_PUBLIC), $own) as $method) {
                 if ($method->getName() !== '__construct') {
-                    $names = array_map(fn ($p) => '$' . $p->getName() . ($p->isOptional() ? '=' : ''), $method->getParameters());
+                    $names = array_map(self::parameter(...), $method->getParameters());
                     $of[] = ($method->isStatic() ? 'static ' : '') . $method->getName() . '(' . implode(', ', $names) . ')';
                 }
             }
@@ -98,6 +98,12 @@ final class ManifestTest extends TestCase
         return $described;
     }
 
+    private static function parameter(ReflectionParameter $of): string
+    {
+        $name = '$' . $of->getName();
+        return $of->isVariadic() ? "...$name" : $name . ($of->isOptional() ? '=' : '');
+    }
+
     /** The same of the stubs, which are read as text, since their classes exist. */
     private static function stubbed(string $stubs): array
     {
@@ -112,8 +118,8 @@ final class ManifestTest extends TestCase
                 if ($name === '__construct') {
                     continue;
                 }
-                preg_match_all('/(\$\w+)( =)?/', $parameters, $all, PREG_SET_ORDER);
-                $of[] = "$static$name(" . implode(', ', array_map(fn ($p) => $p[1] . (isset($p[2]) ? '=' : ''), $all)) . ')';
+                preg_match_all('/(\.\.\.)?(\$\w+)( =)?/', $parameters, $all, PREG_SET_ORDER);
+                $of[] = "$static$name(" . implode(', ', array_map(fn ($p) => $p[1] . $p[2] . (isset($p[3]) ? '=' : ''), $all)) . ')';
             }
             preg_match_all('/^    public [^(\n]*(\$\w+)[^(\n]*;$/m', $part, $properties);
             preg_match_all('/^    public const (\w+)/m', $part, $constants);

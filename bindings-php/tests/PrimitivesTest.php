@@ -3,7 +3,7 @@ declare(strict_types=1);
 
 require_once __DIR__ . '/common.php';
 
-use Lockwright\{Kit, LockTimeout, NotOwned};
+use Lockwright\{InvalidConfig, Kit, LockTimeout, NotOwned};
 use PHPUnit\Framework\TestCase;
 
 final class PrimitivesTest extends TestCase
@@ -86,6 +86,23 @@ final class PrimitivesTest extends TestCase
         $guard = $stock->any(timeout: 1)->guard();
         $this->assertTrue($guard->isHeld(), 'something refers to it');
         $this->assertNotNull($stock->segment($stock->indexFor('key'))->name());
+    }
+
+    public function testSegmentsLieWithSeveralStores(): void
+    {
+        [$home, $other] = [client(), client()];
+        $stock = $home->striped('x', 4)->across($other);
+        $held = array_map(fn () => $stock->any(timeout: 1), range(0, 3));
+        foreach ([0, 1, 2, 3] as $index) {
+            $this->assertSame($index % 2 === 0, $home->inspect("x#$index")->holder !== null);
+            $this->assertSame($index % 2 === 1, $other->inspect("x#$index")->holder !== null);
+        }
+        foreach ($held as $segment) {
+            $this->assertSame('released', $segment->release());
+        }
+        $this->expectException(InvalidConfig::class);
+        $this->expectExceptionMessage('4 segments cannot be at 5 stores');
+        $stock->across($other, $other, $other);
     }
 
     public function testOneCallerMakes(): void

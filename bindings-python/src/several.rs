@@ -91,10 +91,10 @@ impl Segments {
     }
 
     fn across(&self, others: Vec<Bound<'_, Client>>) -> PyResult<Self> {
-        let others: Vec<_> = others.iter().map(|other| other.get().shared.clone()).collect();
-        let clients: Vec<_> = others.iter().map(|other| other.client.clone()).collect();
+        let more: Vec<_> = others.iter().map(|other| other.get().shared.clone()).collect();
+        let clients: Vec<_> = more.iter().map(|other| other.client.clone()).collect();
         let core = self.core.across(&clients).map_err(Raised)?;
-        Ok(Segments { core, shared: self.shared.clone(), others })
+        Ok(Segments { core, shared: self.shared.clone(), others: [&self.others[..], &more].concat() })
     }
 
     fn mark_sold_out(&self, index: usize) -> PyResult<()> {

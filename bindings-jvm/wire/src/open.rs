@@ -67,12 +67,14 @@ pub(crate) fn multi_lock(request: &mut Request<'_>) -> Result<Reply> {
     Ok(Reply::told(vec![Value::Token(number), Value::List(names)]))
 }
 
+/// Client, name, segments, options, the other clients.
 pub(crate) fn striped(request: &mut Request<'_>) -> Result<Reply> {
     let client = client_of(request)?;
     let (name, segments) = (request.text()?, request.count()?);
     let options = options(request, &client)?;
     let segments = usize::try_from(segments).unwrap_or(usize::MAX);
-    Ok(kept(Handle::Segments(client.striped_with(&name, segments, &options)?)))
+    let striped = client.striped_with(&name, segments, &options)?;
+    Ok(kept(Handle::Segments(striped.across(&request.list(client_of)?)?)))
 }
 
 /// Client, name, count, for how long it is remembered.

@@ -265,11 +265,11 @@ class Striped(Striping):
     __slots__ = ()
 
     def across(self, *others: Client) -> Striped:
-        """The same segments at several stores, so that none has all the load: those of this one's client and of `others`, in turn.
+        """The same segments at more stores, so that none has all the load: those of this one and of `others`, in turn.
 
         Every process must name the same stores in the same order. One that cannot be reached is left out for ten seconds,
-        while others answer. Raises `InvalidConfig` for more stores than segments and for a second call, and `Unsupported`
-        where another store cannot do what the options ask for.
+        while others answer. Raises `InvalidConfig` for more stores than segments, and `Unsupported` where another store
+        cannot do what the options ask for.
         """
         return Striped(self._core.across(others))
 

@@ -110,28 +110,25 @@ impl<F: Face> Striped<F> {
         Striped { segments, hints: Arc::new(hints) }
     }
 
-    /// The same segments, with the same options, at several stores: segment `i` lies with number `i` modulo how many
-    /// there are, of this one's client and `others` in their order. Every process must name the same stores in the same
+    /// The same segments, with the same options, at more stores: segment `i` lies with number `i` modulo how many there
+    /// are, of those of this one and of `others` in their order. Every process must name the same stores in the same
     /// order, since one that does not has other locks. Nothing is known to be sold out.
     ///
     /// # Errors
-    /// `invalid_config` for more stores than segments, and where it is at several already; `unsupported` where another
-    /// store cannot do what the options ask for; else as [`LockBuilder::build`](crate::LockBuilder::build).
+    /// `invalid_config` for more stores than segments; `unsupported` where another store cannot do what the options ask
+    /// for; else as [`LockBuilder::build`](crate::LockBuilder::build).
     pub fn across(&self, others: &[Client<F>]) -> Result<Self> {
-        let (stores, already) = (others.len() + 1, self.hints.stores.count());
-        if already > 1 {
-            return Err(Error::invalid("lock", format!("the segments are at {already} stores already")));
-        }
-        if stores > self.count() {
-            let message = format!("{} segments cannot be at {stores} stores; there must be one for each", self.count());
+        let ours = self.segments[..self.hints.stores.count()].iter().map(Lock::client);
+        let clients: Vec<_> = ours.chain(others).collect();
+        if clients.len() > self.count() {
+            let (segments, stores) = (self.count(), clients.len());
+            let message = format!("{segments} segments cannot be at {stores} stores; there must be one for each");
             return Err(Error::invalid("lock", message));
         }
-        let segment = |(index, lock): (usize, &Lock<F>)| match index % stores {
-            0 => Ok(lock.clone()),
-            other => others[other - 1].lock(lock.name()).options(lock.options().clone()).build(),
-        };
-        let segments = self.segments.iter().enumerate().map(segment).collect::<Result<_>>()?;
-        Ok(Striped::new(segments, stores, self.hints.next.load(Ordering::Relaxed)))
+        let build =
+            |(lock, client): (&Lock<F>, &&Client<F>)| client.lock(lock.name()).options(lock.options().clone()).build();
+        let segments = self.segments.iter().zip(clients.iter().cycle()).map(build).collect::<Result<_>>()?;
+        Ok(Striped::new(segments, clients.len(), self.hints.next.load(Ordering::Relaxed)))
     }
 
     /// How many segments there are.

@@ -1,35 +1,60 @@
 package dev.lockwright;
 
+import java.lang.ref.Reference;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /**
  * A hot lock cut into segments, each of which guards its part of what is shared: of a stock, say. What is sold out is known to this
  * object alone.
  */
 public final class Striped extends Options<Striped> {
-  private final Client client;
+  /** Of the stores that the segments lie with, in turn. */
+  private final List<Client> clients;
+
   private final String name;
   private final int segments;
   private volatile Handle handle;
 
   Striped(Client client, String name, int segments, Map<String, Object> options) {
+    this(List.of(client), name, segments, options);
+  }
+
+  private Striped(List<Client> clients, String name, int segments, Map<String, Object> options) {
     super(options);
-    this.client = client;
+    this.clients = clients;
     this.name = name;
     this.segments = segments;
   }
 
   @Override
   Striped with(Map<String, Object> options) {
-    return new Striped(client, name, segments, options);
+    return new Striped(clients, name, segments, options);
+  }
+
+  /**
+   * The same segments at more stores, so that none has all the load: those of this one and of {@code others}, in turn. Every
+   * process must name the same stores in the same order. One that cannot be reached is left out for ten seconds, while others answer.
+   *
+   * <p>Its first use is a {@link LockException.InvalidConfig} where there are more stores than segments, and a {@link
+   * LockException.Unsupported} where another store cannot do what the options ask for.
+   */
+  public Striped across(Client... others) {
+    return new Striped(Stream.concat(clients.stream(), Stream.of(others)).toList(), name, segments, options);
   }
 
   private synchronized Handle made() {
     if (handle == null) {
-      Request request = new Request(Verb.STRIPED, client.handle).text("lock", "name", name).count(segments).options(options);
+      List<Client> others = clients.subList(1, clients.size());
+      Request request = new Request(Verb.STRIPED, clients.get(0).handle).text("lock", "name", name).count(segments).options(options);
+      request.count(others.size());
+      others.forEach(other -> request.number(other.handle.number));
       handle = new Handle((long) request.call());
+      Reference.reachabilityFence(clients);
     }
     return handle;
   }
@@ -37,6 +62,14 @@ public final class Striped extends Options<Striped> {
   private Handle handle() {
     Handle there = handle;
     return there == null ? made() : there;
+  }
+
+  private Client clientOf(int index) {
+    return clients.get(index % clients.size());
+  }
+
+  private String addresses() {
+    return clients.stream().map(Client::address).collect(Collectors.joining(", "));
   }
 
   /** How many segments there are. */
@@ -49,7 +82,7 @@ public final class Striped extends Options<Striped> {
       return null;
     }
     Reply.SegmentGrant of = (Reply.SegmentGrant) granted;
-    return new Segment(this, of.index(), new Guard(client, of.grant()));
+    return new Segment(this, of.index(), new Guard(clientOf(of.index()), of.grant()));
   }
 
   /**
@@ -72,18 +105,18 @@ public final class Striped extends Options<Striped> {
       return segmentOf(handle().job("any", 0).limit(timeout).getInterruptibly());
     } catch (InterruptedException interrupt) {
       Thread.currentThread().interrupt();
-      throw LockException.cancelled(name, client.address());
+      throw LockException.cancelled(name, addresses());
     }
   }
 
   /** As {@link #any()}. */
   public CompletableFuture<Segment> anyAsync() {
-    return handle().job("any", 0).limit(null).begin(client.executor, this::segmentOf, Guard::giveBack);
+    return handle().job("any", 0).limit(null).begin(clients.get(0).executor, this::segmentOf, Guard::giveBack);
   }
 
   /** As {@link #any(Duration)}. */
   public CompletableFuture<Segment> anyAsync(Duration timeout) {
-    return handle().job("any", 0).limit(timeout).begin(client.executor, this::segmentOf, Guard::giveBack);
+    return handle().job("any", 0).limit(timeout).begin(clients.get(0).executor, this::segmentOf, Guard::giveBack);
   }
 
   /** The segment that a key belongs to, the same in every process and language. */
@@ -104,7 +137,7 @@ public final class Striped extends Options<Striped> {
    */
   public Lock segment(int index) {
     Handle segment = new Handle((long) new Request(Verb.SEGMENT, handle()).count(index).call());
-    return Lock.of(client, name, segment);
+    return Lock.of(clientOf(index), name, segment);
   }
 
   /** Nothing is left in a segment: {@link #any()} does not offer it again. */
@@ -119,6 +152,6 @@ public final class Striped extends Options<Striped> {
 
   @Override
   public String toString() {
-    return "Striped[" + name + " in " + segments + " on " + client.address() + "]";
+    return "Striped[" + name + " in " + segments + " on " + addresses() + "]";
   }
 }

@@ -122,6 +122,24 @@ class SeveralTest {
   }
 
   @Test
+  void aHotLockIsCutOverSeveralStores() throws Exception {
+    try (Client other = Lockwright.connect(Places.memory())) {
+      Striped four = client.striped("x", 4).ttl("20s").across(other);
+      List<Segment> all = List.of(four.any(), four.anyAsync().get(), four.any(), four.any());
+      for (Segment segment : all) {
+        Client here = segment.index() % 2 == 0 ? client : other;
+        assertEquals(segment.guard().token(), here.inspect("x#" + segment.index()).holder().firstToken());
+      }
+      assertTrue(four.toString().contains(client.address() + ", " + other.address()), four.toString());
+      all.forEach(Segment::release);
+      try (Guard guard = four.segment(1).acquire()) {
+        assertNotNull(other.inspect("x#1").holder());
+      }
+      assertThrows(LockException.InvalidConfig.class, () -> client.striped("x", 1).across(other).any());
+    }
+  }
+
+  @Test
   void oneMakesItOnce() throws Exception {
     AtomicReference<Integer> cache = new AtomicReference<>();
     AtomicInteger made = new AtomicInteger();
