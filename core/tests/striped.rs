@@ -3,6 +3,7 @@
 mod redis_servers;
 mod test_stores;
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -145,13 +146,14 @@ fn stores_that_do_not_suit_are_refused() {
     assert_eq!(client.striped_with("x", 2, &spring).unwrap_err().kind(), Kind::Unsupported);
 }
 
+fn client(port: u16) -> Client {
+    let uri = format!("redis://127.0.0.1:{port}?store_timeout=300ms");
+    Client::open(Some(&uri), Default::default()).unwrap()
+}
+
 /// Six segments at three servers, of which a test breaks some.
 fn at_servers(servers: &[Server; 3]) -> Striped<Blocking> {
-    let client = |server: &Server| {
-        let uri = format!("redis://127.0.0.1:{}?store_timeout=300ms", server.port);
-        Client::open(Some(&uri), Default::default()).unwrap()
-    };
-    let [first, second, third] = servers.each_ref().map(client);
+    let [first, second, third] = servers.each_ref().map(|server| client(server.port));
     first.striped("stock", 6).unwrap().across(&[second, third]).unwrap()
 }
 
@@ -177,6 +179,21 @@ fn servers_that_cannot_be_reached_are_left_out() {
             assert_ne!(waiting.join().unwrap() % 3, 1, "{first} was given back");
         });
     }
+}
+
+#[test]
+fn who_is_left_out_is_not_asked() {
+    let (server, listener) = (Server::start(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let (port, dialled) = (listener.local_addr().unwrap().port(), Arc::new(AtomicU64::new(0)));
+    let counted = dialled.clone();
+    std::thread::spawn(move || listener.incoming().for_each(|_| drop(counted.fetch_add(1, Ordering::SeqCst))));
+    let stock = client(server.port).striped("stock", 2).unwrap().across(&[client(port)]).unwrap();
+    let sell = || drop(stock.any().unwrap().unwrap().into_guard().release().unwrap());
+    (0..2).for_each(|_| sell());
+    let found_out = dialled.load(Ordering::SeqCst);
+    (0..20).for_each(|_| sell());
+    assert!(found_out > 0);
+    assert_eq!(dialled.load(Ordering::SeqCst), found_out);
 }
 
 #[test]

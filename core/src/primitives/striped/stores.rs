@@ -148,3 +148,21 @@ impl<'a, F: Face> Look<'a, F> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{LEFT_OUT, Stores};
+    use crate::platform::clock;
+
+    #[test]
+    fn one_caller_finds_out_whether_a_store_can_be_reached_again() {
+        let stores = Stores::new(2);
+        let now = clock::now();
+        stores.note(1, false);
+        assert!(stores.begin(0, now) && !stores.begin(1, now) && stores.is_left_out(1, now));
+        let later = clock::now().after(LEFT_OUT);
+        assert!(!stores.is_left_out(1, later) && stores.begin(1, later) && !stores.begin(1, later));
+        stores.note(1, true);
+        assert!(stores.begin(1, later) && stores.begin(1, later));
+    }
+}
