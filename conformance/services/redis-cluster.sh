@@ -103,6 +103,8 @@ is_replaced() {
   return 1
 }
 
+has_redisson
+
 uri() {
   local number hosts=
   for number in 1 2 3; do hosts+="${hosts:+,}127.0.0.1:$(server_port "$number")"; done

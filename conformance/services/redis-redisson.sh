@@ -10,8 +10,6 @@ uri() { echo "redis://127.0.0.1:$PORT?layout=redisson"; }
 
 tell_foreign() { ask set "$1" 'something else' EX 600 >/dev/null; }
 
-# Redisson's fenced locks count in a key that never goes, and a semaphore is one.
-eval "all_$(declare -f tell_residue)"
-tell_residue() { all_tell_residue "$1" | awk '$2 != "string" || /^lw/'; }
+has_redisson
 
 service "$@"

@@ -9,7 +9,7 @@ use crate::scenario::Peer;
 
 const HEAD: &str = "# Interop
 
-What was played by each library and Lockwright together, over one server or over five (`-five`, and `redisson-redlock`, its RedissonRedLock), in both orders. Made by
+What was played by each library and Lockwright together, over one server, a cluster (`-cluster`) or five (`-five`, and `redisson-redlock`, its RedissonRedLock), in both orders. Made by
 `lockwright-conformance interop --write`, and with `--full` by more of our faces; [conformance/README.md](../conformance/README.md) says what a peer is.
 
 ";

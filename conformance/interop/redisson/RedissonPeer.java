@@ -1,9 +1,11 @@
 import com.google.gson.JsonObject;
+import java.net.URI;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.redisson.Redisson;
 import org.redisson.RedissonRedLock;
 import org.redisson.api.RFencedLock;
@@ -15,8 +17,8 @@ import org.redisson.config.Config;
 
 /**
  * Redisson's RLock, its fair lock where {@code fair} is asked for, its read/write lock and its semaphore whose permits have leases. By the
- * {@code format}, {@code fenced} or {@code counted}, its RFencedLock and RSemaphore. On several servers its RedissonRedLock of a lock of
- * that name on each.
+ * {@code format}, {@code fenced} or {@code counted}, its RFencedLock and RSemaphore. On a cluster the same; on several servers its
+ * RedissonRedLock of a lock of that name on each.
  */
 final class RedissonPeer extends Peer {
   private final Map<String, List<RedissonClient>> clients = new ConcurrentHashMap<>();
@@ -40,13 +42,27 @@ final class RedissonPeer extends Peer {
     for (String address : uri.split("\\?")[0].split(" ")) {
       Config config = new Config();
       config.setThreads(2).setNettyThreads(2);
-      config.useSingleServer()
-          .setAddress(address)
-          .setConnectionMinimumIdleSize(1)
-          .setSubscriptionConnectionMinimumIdleSize(1);
+      if (address.startsWith("redis+cluster://")) {
+        reach(config, URI.create(address));
+      } else {
+        config.useSingleServer()
+            .setAddress(address)
+            .setConnectionMinimumIdleSize(1)
+            .setSubscriptionConnectionMinimumIdleSize(1);
+      }
       nodes.add(Redisson.create(config));
     }
     clients.put(client, nodes);
+  }
+
+  private static void reach(Config config, URI cluster) {
+    String[] login = cluster.getAuthority().split("@");
+    config.setPassword(login[0].substring(1));
+    config.useClusterServers()
+        .addNodeAddress(Stream.of(login[1].split(",")).map(node -> "redis://" + node).toArray(String[]::new))
+        .setMasterConnectionMinimumIdleSize(1)
+        .setSlaveConnectionMinimumIdleSize(1)
+        .setSubscriptionConnectionMinimumIdleSize(1);
   }
 
   private List<RedissonClient> nodes(JsonObject command) {
