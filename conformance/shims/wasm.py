@@ -47,8 +47,8 @@ class Refused(Exception):
 class Held:
     """A guard with the instance that it is of."""
 
-    def __init__(self, instance: Instance, guard: Any, of_several: bool = False) -> None:
-        self.instance, self.guard, self.of_several = instance, guard, of_several
+    def __init__(self, instance: Instance, guard: Any, of: str, of_several: bool = False) -> None:
+        self.instance, self.guard, self.of, self.of_several = instance, guard, of, of_several
         self.mutex = threading.RLock()
         self.over = False
         self.why: Optional[str] = None
@@ -133,7 +133,7 @@ class Shim:
         return instance.lock(name, **options)
 
     def held(self, instance: Instance, guard: Any, command: Command) -> Held:
-        return Held(instance, guard, command.get("with") is not None)
+        return Held(instance, guard, command["client"], command.get("with") is not None)
 
     def acquired(self, command: Command) -> Held:
         instance = self.instance(command)
@@ -253,13 +253,19 @@ class Shim:
         return {"broken": self.instance(command).break_lock(name_of(command), command["token"])}
 
     def do_close(self, command: Command) -> Dict[str, Any]:
+        for name, held in list(self.guards.items()):
+            if held.of == command["client"]:
+                self.end(self.guards.pop(name))
         return {}
+
+    def end(self, held: Held) -> None:
+        held.over = True
+        held.do(held.instance.close)
 
     def do_reset(self, command: Command) -> Dict[str, Any]:
         """Gives back all that is held, and has nothing any more but the process itself."""
         for held in list(self.guards.values()):
-            held.over = True
-            held.do(held.instance.close)
+            self.end(held)
         for thread in self.threads:
             if thread is not threading.current_thread():
                 thread.join()

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::protocol;
 use crate::scenario::Scenario;
+use crate::shim::Failure;
 
 /// What is not possible, and why.
 pub type Reasons = BTreeMap<String, String>;
@@ -34,6 +35,8 @@ pub struct Face {
     /// The stores that it has, where it has not all of them.
     #[serde(default)]
     pub stores: Vec<String>,
+    /// What it says to the address of any other, where it has not all of them.
+    pub refuses: Option<Refusal>,
     /// Why it plays no scenarios, and takes part in the table of bad input alone.
     pub no_scenarios: Option<String>,
     /// Whether each of its commands is a process, so that only stores are of use that processes share.
@@ -42,7 +45,8 @@ pub struct Face {
     /// For a library that is not ours: whom it meets unless everything is asked for, and why not the others.
     pub only: Option<Meets>,
     /// For another way to the library of a face: all that it plays unless everything is asked for, and why not more. It
-    /// plays alone unless its language has no other, and takes part in the table of bad input where it is named.
+    /// plays alone unless its language has no other, and takes part in the table of bad input where it is named, or has
+    /// not every store.
     pub daily: Option<Part>,
     /// What it is built into, for one that not every machine can build.
     pub built: Option<Built>,
@@ -52,6 +56,24 @@ pub struct Face {
     pub one_thread: Option<String>,
     #[serde(default)]
     pub cannot: Reasons,
+}
+
+/// See [`Face::refuses`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    /// What the addresses begin with that it takes.
+    pub but: String,
+    pub fails: String,
+    pub says: String,
+}
+
+impl Refusal {
+    /// Whether it is this that `failure` of opening `uri` says. Several addresses are another one than each of them.
+    pub fn is(&self, uri: &str, failure: &Failure) -> bool {
+        let other = !uri.starts_with(&self.but) || uri.contains(' ');
+        other && failure.code == self.fails && failure.message.contains(&self.says)
+    }
 }
 
 /// See [`Face::only`].

@@ -53,7 +53,7 @@ impl Config {
                 let message = format!("{other}:// is not to be had in WebAssembly; take redis://");
                 return Err(Error::unsupported("connect", message));
             }
-            other => return Err(invalid(format!("there is no store {other}://; take redis://"))),
+            other => return Err(invalid(format!("there is no store for {other}://; in WebAssembly there are: redis"))),
         }
         if !uri.take_other_nodes().is_empty() {
             return Err(Error::unsupported("connect", "several servers (a quorum) are not to be had in WebAssembly"));

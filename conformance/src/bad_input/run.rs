@@ -63,7 +63,7 @@ pub fn run(asked: &Asked, tell: &(dyn Fn(&str) + Sync)) -> Result<(usize, usize,
     let scenarios = scenario::read_all(&rows::here().join("scenarios"))?;
     let whole = asked.faces.is_empty() && asked.rows.is_empty();
     let played = |face: &Face| match asked.faces.is_empty() {
-        true => face.daily.is_none() && face.absent().is_none(),
+        true => (face.daily.is_none() || face.refuses.is_some()) && face.absent().is_none(),
         false => asked.faces.contains(&face.name),
     };
     let faces: Vec<_> = rows::faces(&scenarios)?.into_iter().filter(played).collect();
@@ -277,8 +277,10 @@ impl<'a> Lane<'a> {
         if let Some(shown) = judge::shows(secret, &[&opened.result().unwrap_or_default().to_string()]) {
             return Err(shown.into());
         }
-        if opened.result().is_err() {
-            self.fails(row, ground, "open", "", &opened, found)?;
+        if let Err(failure) = opened.result() {
+            if !self.face.refuses.as_ref().is_some_and(|refusal| refusal.is(&ground.uri, failure)) {
+                self.fails(row, ground, "open", "", &opened, found)?;
+            }
         } else {
             let played = match (&row.fails, row.waits) {
                 (Some(_), _) => self.all_fail(row, ground, client, found),
