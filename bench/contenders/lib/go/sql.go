@@ -50,8 +50,8 @@ var goMysql = driver{[]string{"S10M", "S10MC"}, "Go-MySQL-Driver", "github.com/g
 type lockOn func(connection *sql.Conn, key string) (lock, error)
 
 func (d driver) contender(name string, of lockOn) contender {
-	connect := func(address *url.URL) (func(string) (lock, error), error) {
-		pool, err := d.open(address)
+	connect := func(servers []*url.URL) (func(string) (lock, error), error) {
+		pool, err := d.open(servers[0])
 		return func(key string) (lock, error) {
 			connection, err := pool.Conn(context.Background())
 			if err != nil {
