@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# cluster.sh start|stop|uri: a Redis Cluster for figures, of three masters with a replica each. It persists nothing, so that no disk is
-# measured.
+# cluster.sh start|stop|uri: a Redis Cluster for figures, of three masters with a replica each. It persists nothing, so
+# that no disk is measured.
 . "$(dirname "$0")/../../conformance/services/lib/redis-cluster.sh"
 
 NAME=bench-cluster PORT_ENV=LOCKWRIGHT_BENCH_CLUSTER_PORT PORT_FIRST=7500

@@ -75,6 +75,7 @@ impl Tally {
 
 const RAW: &str = "Raw pair";
 const RAW_AWAITED: &str = "redis-rs, awaited raw pair";
+const RAW_CLUSTER: &str = "Raw pair to the key's master";
 const RAW_ETCD: &str = "Raw pair of transactions";
 const RAW_QUORUM: &str = "Overlapped raw pair to five nodes";
 const RAW_POSTGRES: &str = "Raw pair of statements, PostgreSQL";
@@ -126,6 +127,7 @@ fn list() -> Result<()> {
     };
     let ours = ["eval", "evalsha", "Txn", "Range"];
     offer(RAW, "yardstick", &["S1", "S2", "S3", "S4", "S4Q", "S4B", "S5", "S1R", "S5R", "S1P", "S5P"], &["evalsha"]);
+    offer(RAW_CLUSTER, "yardstick", &["S1C", "S5C"], &["evalsha"]);
     offer(RAW_QUORUM, "yardstick", &["S7"], &["evalsha"]);
     offer(RAW_ETCD, "yardstick", &["S8", "S8C"], &["Txn"]);
     // These servers count all requests together.
@@ -134,11 +136,14 @@ fn list() -> Result<()> {
     offer(
         KEPT,
         "ours",
-        &["S1", "S3", "S4", "S5", "S7", "S8", "S8C", "S9", "S9C", "S10", "S10C", "S10M", "S10MC", "S11", "S12"],
+        &[
+            "S1", "S1C", "S3", "S4", "S5", "S5C", "S7", "S8", "S8C", "S9", "S9C", "S10", "S10C", "S10M", "S10MC",
+            "S11", "S12",
+        ],
         &ours,
     );
     offer(ANEW, "ours", &["S1"], &ours);
-    offer(FAIR, "ours", &["S4", "S5", "S8C", "S9C", "S10C", "S10MC"], &ours);
+    offer(FAIR, "ours", &["S4", "S5", "S5C", "S8C", "S9C", "S10C", "S10MC"], &ours);
     offer(JOINED, "ours", &["S1", "S5"], &ours);
     offer(JOINED_FAIR, "ours", &["S5"], &ours);
     offer(READ_WRITE, "ours", &["S1R", "S5R"], &ours);
@@ -147,7 +152,7 @@ fn list() -> Result<()> {
     offer(
         AWAITED,
         "ours",
-        &["S2", "S3", "S4", "S5", "S7", "S8", "S8C", "S9", "S9C", "S10", "S10C", "S10M", "S10MC"],
+        &["S1C", "S2", "S3", "S4", "S5", "S5C", "S7", "S8", "S8C", "S9", "S9C", "S10", "S10C", "S10M", "S10MC"],
         &ours,
     );
     offer(AWAITED_FAIR, "ours", &["S4", "S4Q", "S5", "S8C", "S9C", "S10C", "S10MC"], &ours);
@@ -173,6 +178,7 @@ fn crates(names: &[&str]) -> Result<Vec<String>> {
 fn open(name: &str, url: &str) -> Result<Box<dyn Contend>> {
     Ok(match name {
         RAW => Box::new(raw::Raw::connect(url)?),
+        RAW_CLUSTER => Box::new(raw::Raw::connect_to_cluster(url)?),
         RAW_ETCD => Box::new(raw_etcd::Etcd::connect(url)?),
         RAW_QUORUM => Box::new(raw_quorum::Quorum::connect(url)?),
         RAW_POSTGRES => Box::new(raw_postgres::Postgres::connect(url)?),

@@ -11,6 +11,7 @@ use tokio::runtime::Runtime;
 use super::awaited::{driven, runtime, timed};
 use super::{Contend, Crowd, Tally};
 use crate::Result;
+use crate::server::addresses;
 
 pub(super) const KEY: &str = "bench:raw";
 const OWNER: &str = "owner";
@@ -86,6 +87,17 @@ pub(crate) struct Raw {
 impl Raw {
     pub(crate) fn connect(url: &str) -> Result<Self> {
         Ok(Raw { connection: redis::Client::open(url)?.get_connection()?, scripts: Scripts::new() })
+    }
+
+    /// To the one node of a cluster that has the key: the others refuse.
+    pub(super) fn connect_to_cluster(url: &str) -> Result<Self> {
+        for address in addresses(url)? {
+            let mut node = Raw::connect(&format!("redis://{address}"))?;
+            if cmd("EXISTS").arg(KEY).query::<bool>(&mut node.connection).is_ok() {
+                return Ok(node);
+            }
+        }
+        Err("no node has the key".into())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The servers that contenders use, looked at from outside.
 
 mod etcd;
-mod quorum;
+mod nodes;
 mod redis;
 mod sql;
 mod zookeeper;
@@ -19,6 +19,7 @@ use crate::Result;
 pub(crate) enum Store {
     Redis,
     Quorum,
+    Cluster,
     Etcd,
     ZooKeeper,
     Postgres,
@@ -43,6 +44,7 @@ impl Store {
         match self {
             Store::Redis => "redis",
             Store::Quorum => "quorum",
+            Store::Cluster => "cluster",
             Store::Etcd => "etcd",
             Store::ZooKeeper => "zookeeper",
             Store::Postgres => "postgres",
@@ -53,7 +55,7 @@ impl Store {
     /// What the pages call the server.
     pub(crate) fn program(self) -> &'static str {
         match self {
-            Store::Redis | Store::Quorum => "redis-server",
+            Store::Redis | Store::Quorum | Store::Cluster => "redis-server",
             Store::Etcd => "etcd",
             Store::ZooKeeper => "ZooKeeper",
             Store::Postgres => "PostgreSQL",
@@ -64,7 +66,8 @@ impl Store {
     pub(crate) fn connect(self, url: &str) -> Result<Box<dyn Server>> {
         Ok(match self {
             Store::Redis => Box::new(Redis::connect(url)?),
-            Store::Quorum => Box::new(quorum::Quorum::connect(url)?),
+            Store::Quorum => Box::new(nodes::Nodes::of_quorum(url)?),
+            Store::Cluster => Box::new(nodes::Nodes::of_cluster(url)?),
             Store::Etcd => Box::new(etcd::Etcd { address: address(url)? }),
             Store::ZooKeeper => Box::new(zookeeper::ZooKeeper { address: address(url)? }),
             Store::Postgres => Box::new(sql::Sql::postgres(&address(url)?)?),
@@ -78,9 +81,10 @@ impl Store {
     }
 }
 
-/// The `host:port` of each server of a URL, which has spaces between them.
+/// The `host:port` of each server of a URL.
 pub(crate) fn addresses(url: &str) -> Result<Vec<String>> {
-    url.split(' ').map(address).collect()
+    let of_all = url.split(' ').map(address).collect::<Result<Vec<_>>>()?;
+    Ok(of_all.iter().flat_map(|hosts| hosts.split(',')).map(str::to_owned).collect())
 }
 
 /// The `host:port` of a URL of one server.
@@ -116,6 +120,8 @@ mod tests {
     fn a_url_of_several_servers_has_several_addresses() {
         let several = addresses("redis://127.0.0.1:7491 redis://127.0.0.1:7492?max_ttl=60s").unwrap();
         assert_eq!(several, ["127.0.0.1:7491", "127.0.0.1:7492"]);
+        let cluster = addresses("redis+cluster://127.0.0.1:7500,127.0.0.1:7501").unwrap();
+        assert_eq!(cluster, ["127.0.0.1:7500", "127.0.0.1:7501"]);
         assert!(addresses("redis://127.0.0.1:7491 127.0.0.1:7492").is_err());
     }
 }

@@ -1,5 +1,5 @@
-# What services share that are five Redis servers, each as `redis.sh` beside the service starts it, which together are one place; sourced,
-# never run. A service sets
+# What services share that are five Redis servers, each as `redis.sh` beside the service starts it, which together are one
+# place; sourced, never run. A service sets
 #   NAME      its folder under conformance/.run
 #   PORT_ENV  the variable of `redis.sh` that fixes a server's port, and FIRST, from which ports are counted
 #   MAX_TTL   the longest lease that its users may ask for, in seconds
@@ -16,8 +16,8 @@ on() {
   env LOCKWRIGHT_RUN_DIR="$FOLDER/$number" "$PORT_ENV=${PORT:-}" "$(dirname "$0")/redis.sh" "$@"
 }
 
-# A server that was just made has granted nothing, and one that kept its data has forgotten nothing: so its marker is an old one. That
-# it would count later without is tested in core/tests/quorum_redis.rs.
+# A server that was just made has granted nothing, and one that kept its data has forgotten nothing: so its marker is an
+# old one. That it would count later without is tested in core/tests/quorum_redis.rs.
 age() {
   local cli run
   cli=(redis-cli -u "$(on "$1" uri)")

@@ -1,4 +1,5 @@
-# What services share that are a Redis Cluster of three masters with a replica each; sourced, never run. Their `configure` calls `servers`.
+# What services share that are a Redis Cluster of three masters with a replica each; sourced, never run. Their `configure`
+# calls `servers`.
 . "$(dirname "${BASH_SOURCE[0]}")/redis-servers.sh"
 
 SERVERS=(1 2 3 4 5 6)
@@ -25,10 +26,10 @@ END
   together server-{1..6}
 }
 
-# Made at the first start, as soon as all are there; later a cluster is good once every node says so, and every master has its
-# replica.
+# Made at the first start, as soon as all are there; later a cluster is good once every node says so, and every master has
+# its replica.
 answers() {
-  local number nodes=()
+  local number replication nodes=()
   for number in "${SERVERS[@]}"; do
     [[ $(ask_server "$number" ping 2>/dev/null) == PONG ]] || return
     nodes+=("127.0.0.1:$(server_port "$number")")
@@ -39,6 +40,8 @@ answers() {
   fi
   for number in "${SERVERS[@]}"; do
     [[ $(ask_server "$number" cluster info 2>/dev/null) == *cluster_state:ok* ]] || return
-    [[ $(ask_server "$number" info replication) == *role:master*connected_slaves:1*state=online* || $(ask_server "$number" info replication) == *master_link_status:up* ]] || return
+    replication=$(ask_server "$number" info replication)
+    [[ $replication == *role:master*connected_slaves:1*state=online* || $replication == *master_link_status:up* ]] ||
+      return
   done
 }
