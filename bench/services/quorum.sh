@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# quorum.sh start|stop|uri: five servers, each as redis.sh starts it, that together are one place; prints their addresses
-# with a space between them.
+# quorum.sh start|stop|uri: five servers, each as redis.sh starts it, that together are one place; prints their
+# addresses with a space between them.
 . "$(dirname "$0")/../../conformance/services/lib/quorum.sh"
 
 # The longest lease is that of a client without options.

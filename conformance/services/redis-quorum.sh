@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # redis-quorum.sh start|stop|restart|uri: five servers, each as redis.sh starts it, that together are one place; prints
-# their addresses with a space between them. `restart` kills one after the other; they keep their data, and so count at once.
+# their addresses with a space between them. `restart` kills one after the other; they keep their data, and so count at
+# once.
 # LOCKWRIGHT_QUORUM_OPTIONS is what stands behind the last address.
 . "$(dirname "$0")/lib/quorum.sh"
 

@@ -1,5 +1,5 @@
-# What services share that are five Redis servers, each as `redis.sh` beside the service starts it, which together are one
-# place; sourced, never run. A service sets
+# What services share that are five Redis servers, each as `redis.sh` beside the service starts it, which together are
+# one place; sourced, never run. A service sets
 #   NAME      its folder under conformance/.run
 #   PORT_ENV  the variable of `redis.sh` that fixes a server's port, and FIRST, from which ports are counted
 #   MAX_TTL   the longest lease that its users may ask for, in seconds

@@ -1,5 +1,5 @@
-# What services share that are a Redis Cluster of three masters with a replica each; sourced, never run. Their `configure`
-# calls `servers`.
+# What services share that are a Redis Cluster of three masters with a replica each; sourced, never run. Their
+# `configure` calls `servers`.
 . "$(dirname "${BASH_SOURCE[0]}")/redis-servers.sh"
 
 SERVERS=(1 2 3 4 5 6)
@@ -26,8 +26,8 @@ END
   together server-{1..6}
 }
 
-# Made at the first start, as soon as all are there; later a cluster is good once every node says so, and every master has
-# its replica.
+# Made at the first start, as soon as all are there; later a cluster is good once every node says so, and every master
+# has its replica.
 answers() {
   local number replication nodes=()
   for number in "${SERVERS[@]}"; do
