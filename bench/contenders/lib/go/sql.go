@@ -57,7 +57,8 @@ func (d driver) contender(name string, of lockOn) contender {
 			if err != nil {
 				return nil, err
 			}
-			return of(connection, key)
+			// A row is of one kind, and all contenders share a table.
+			return of(connection, name+" "+key)
 		}, err
 	}
 	return contender{name: name, rows: d.rows, library: d.library, module: d.module, requests: []string{"all"}, connect: connect}
