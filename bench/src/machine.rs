@@ -40,18 +40,18 @@ impl Machine {
 pub(crate) struct Watch {
     load: String,
     before: Clocks,
-    server: u32,
+    servers: Vec<u32>,
 }
 
 impl Watch {
-    pub(crate) fn begin(server: u32) -> Result<Self> {
-        Ok(Watch { load: load()?, before: Clocks::read(server)?, server })
+    pub(crate) fn begin(servers: Vec<u32>) -> Result<Self> {
+        Ok(Watch { load: load()?, before: Clocks::read(&servers)?, servers })
     }
 
     /// What was seen. Every contender must have ended and been waited for: a process's time shows in its parent only
     /// then.
     pub(crate) fn end(self) -> Result<Machine> {
-        let used = Clocks::read(self.server)?.since(&self.before);
+        let used = Clocks::read(&self.servers)?.since(&self.before);
         Ok(Machine {
             cpu: of_proc("/proc/cpuinfo", "model name")?,
             cpus: fs::read_to_string("/proc/cpuinfo")?.lines().filter(|line| line.starts_with("processor")).count(),
@@ -68,10 +68,9 @@ impl Watch {
 
 /// Waits until the share of this process's CPU used by anybody is known, and returns it.
 pub(crate) fn busy_now(sample: Duration) -> Result<f64> {
-    let own = std::process::id();
-    let before = Clocks::read(own)?;
+    let before = Clocks::read(&[])?;
     std::thread::sleep(sample);
-    let used = Clocks::read(own)?.since(&before);
+    let used = Clocks::read(&[])?.since(&before);
     Ok(share(used.pinned.busy, used.pinned.total))
 }
 
@@ -179,12 +178,12 @@ impl Ticks {
 struct Clocks {
     pinned: Ticks,
     others: Ticks,
-    /// Ticks of this process, its children, and the server.
+    /// Ticks of this process, its children, and the servers.
     ours: u64,
 }
 
 impl Clocks {
-    fn read(server: u32) -> Result<Self> {
+    fn read(servers: &[u32]) -> Result<Self> {
         let pinned = cpus(&affinity("self")?);
         let (mut inside, mut outside) = (Ticks::default(), Ticks::default());
         for line in fs::read_to_string("/proc/stat")?.lines() {
@@ -196,8 +195,7 @@ impl Clocks {
             let side = if pinned.contains(&cpu) { &mut inside } else { &mut outside };
             *side = side.plus(ticks);
         }
-        let own = std::process::id();
-        let ours = used_by(own)? + if server == own { 0 } else { used_by(server)? };
+        let ours = [std::process::id()].iter().chain(servers).map(|pid| used_by(*pid)).sum::<Result<u64>>()?;
         Ok(Clocks { pinned: inside, others: outside, ours })
     }
 

@@ -142,9 +142,10 @@ const ABOUT: &str = "<!-- written by scripts/bench -->
 
 `scripts/bench` takes these figures, and writes these pages from them. Other machines give other microseconds; so nearly all is
 told as a multiple of the **raw pair**: one acquire script and one compare-and-delete script by EVALSHA on one blocking connection
-of the redis crate, in the same run. That is what a lock over Redis costs if nothing but the two round trips is done. On etcd it is
-two transactions (a key is created under a lease and the first in line is read; the key is deleted), on ZooKeeper the creation and the
-deletion of an ephemeral, sequential node over a bare socket.
+of the redis crate, in the same run. That is what a lock over Redis costs if nothing but the two round trips is done. On five Redis
+nodes each script is sent to all of them before the first answer is awaited. On etcd it is two transactions (a key is created under a
+lease and the first in line is read; the key is deleted), on ZooKeeper the creation and the deletion of an ephemeral, sequential node
+over a bare socket.
 
 Server and contenders share one CPU. A pair takes about four times as long when the scheduler parts them, and then measures the
 scheduler. All contenders take turns within a round, so that whatever the machine does meanwhile it does to each. The server runs

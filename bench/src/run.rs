@@ -9,7 +9,7 @@ use crate::entrant::Entrant;
 use crate::machine::{self, QUIET, Watch, listener};
 use crate::report::{Report, Role};
 use crate::rows::{MeasuredStore, ROWS, Row, Size};
-use crate::server::{Store, address};
+use crate::server::{Store, addresses};
 use crate::talk::contenders;
 use crate::{Result, page};
 
@@ -65,7 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     page::render(&options.out)
 }
 
-/// A server that runs for some rows, on the CPU of this program.
+/// What runs for some rows, on the CPU of this program.
 struct Service {
     store: Store,
     script: PathBuf,
@@ -90,9 +90,9 @@ impl Service {
     }
 
     fn reach(&self) -> Result<MeasuredStore> {
-        let pid = listener(&address(&self.url)?)?;
-        same_cpu(&pid.to_string())?;
-        Ok(MeasuredStore { url: self.url.clone(), server: self.store.connect(&self.url)?, pid })
+        let pids = addresses(&self.url)?.iter().map(|address| listener(address)).collect::<Result<Vec<_>>>()?;
+        pids.iter().try_for_each(|pid| same_cpu(&pid.to_string()))?;
+        Ok(MeasuredStore { url: self.url.clone(), server: self.store.connect(&self.url)?, pids })
     }
 }
 
@@ -143,7 +143,7 @@ fn measure(row: &Row, store: &mut MeasuredStore, mut entrants: Vec<Entrant>, siz
     eprintln!("{}: {}", row.id, row.title);
     store.server.clear()?;
     warm(row.store, store, &mut entrants, size);
-    let watch = Watch::begin(store.pid)?;
+    let watch = Watch::begin(store.pids.clone())?;
     let columns = row.measure(store, &mut entrants, size)?;
     let machine = watch.end()?;
     let server = BTreeMap::from([(row.store.program().to_owned(), store.server.version()?)]);

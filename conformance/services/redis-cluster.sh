@@ -6,34 +6,19 @@
 # redis-cluster.sh leader LOCK: the number of the master that the lock of that name lies at.
 # redis-cluster.sh move LOCK: the slot of that lock moves to another master, key by key.
 # redis-cluster.sh whole: waits until all serve, and every master has its replica.
-. "$(dirname "$0")/lib/redis-servers.sh"
+. "$(dirname "$0")/lib/redis-cluster.sh"
 
 NAME=redis-cluster PORT_ENV=LOCKWRIGHT_REDIS_CLUSTER_PORT PORT_FIRST=7460
-SERVERS=(1 2 3 4 5 6)
 
 configure() {
-  local number
   od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >password
-  for number in "${SERVERS[@]}"; do
-    mkdir "data-$number"
-    cat >"server-$number.conf" <<END
-bind 127.0.0.1
-port $(server_port "$number")
-dir data-$number
-save ""
+  servers <<END
 appendonly yes
 appendfsync always
-repl-diskless-sync yes
-repl-diskless-sync-delay 0
-cluster-enabled yes
-cluster-config-file nodes.conf
 cluster-node-timeout 1000
-cluster-allow-replica-migration no
 requirepass $(<password)
 masterauth $(<password)
 END
-  done
-  together server-{1..6}
 }
 
 masters() {
@@ -45,24 +30,6 @@ masters() {
 ask() {
   local number
   for number in $(masters); do ask_server "$number" "$@"; done
-}
-
-# Made at the first start, as soon as all are there; later a cluster is good once every node says so, and every master has its
-# replica.
-answers() {
-  local number nodes=()
-  for number in "${SERVERS[@]}"; do
-    [[ $(ask_server "$number" ping 2>/dev/null) == PONG ]] || return
-    nodes+=("127.0.0.1:$(server_port "$number")")
-  done
-  if [[ ! -e made ]]; then
-    REDISCLI_AUTH=$(<password) redis-cli --cluster create "${nodes[@]}" --cluster-replicas 1 --cluster-yes >made-log 2>&1 || return
-    touch made
-  fi
-  for number in "${SERVERS[@]}"; do
-    [[ $(ask_server "$number" cluster info 2>/dev/null) == *cluster_state:ok* ]] || return
-    [[ $(ask_server "$number" info replication) == *role:master*connected_slaves:1*state=online* || $(ask_server "$number" info replication) == *master_link_status:up* ]] || return
-  done
 }
 
 # What any of them says where the lock lies; a master that was stopped may still believe that it does there.

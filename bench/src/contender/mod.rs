@@ -6,6 +6,7 @@ mod blocking;
 mod raw;
 mod raw_etcd;
 mod raw_postgres;
+mod raw_quorum;
 mod raw_zookeeper;
 
 pub(crate) use raw::Raw;
@@ -74,7 +75,9 @@ impl Tally {
 
 const RAW: &str = "Raw pair";
 const RAW_AWAITED: &str = "redis-rs, awaited raw pair";
+const RAW_CLUSTER: &str = "Raw pair to the key's master";
 const RAW_ETCD: &str = "Raw pair of transactions";
+const RAW_QUORUM: &str = "Overlapped raw pair to five nodes";
 const RAW_POSTGRES: &str = "Raw pair of statements, PostgreSQL";
 const RAW_ZOOKEEPER: &str = "Raw pair, create and delete";
 const KEPT: &str = "Lockwright Rust";
@@ -124,6 +127,8 @@ fn list() -> Result<()> {
     };
     let ours = ["eval", "evalsha", "Txn", "Range"];
     offer(RAW, "yardstick", &["S1", "S2", "S3", "S4", "S4Q", "S4B", "S5", "S1R", "S5R", "S1P", "S5P"], &["evalsha"]);
+    offer(RAW_CLUSTER, "yardstick", &["S1C", "S5C"], &["evalsha"]);
+    offer(RAW_QUORUM, "yardstick", &["S7"], &["evalsha"]);
     offer(RAW_ETCD, "yardstick", &["S8", "S8C"], &["Txn"]);
     // These servers count all requests together.
     offer(RAW_POSTGRES, "yardstick", &["S10", "S10C"], &["all"]);
@@ -131,17 +136,25 @@ fn list() -> Result<()> {
     offer(
         KEPT,
         "ours",
-        &["S1", "S3", "S4", "S5", "S8", "S8C", "S9", "S9C", "S10", "S10C", "S10M", "S10MC", "S11", "S12"],
+        &[
+            "S1", "S1C", "S3", "S4", "S5", "S5C", "S7", "S8", "S8C", "S9", "S9C", "S10", "S10C", "S10M", "S10MC",
+            "S11", "S12",
+        ],
         &ours,
     );
     offer(ANEW, "ours", &["S1"], &ours);
-    offer(FAIR, "ours", &["S4", "S5", "S8C", "S9C", "S10C", "S10MC"], &ours);
+    offer(FAIR, "ours", &["S4", "S5", "S5C", "S8C", "S9C", "S10C", "S10MC"], &ours);
     offer(JOINED, "ours", &["S1", "S5"], &ours);
     offer(JOINED_FAIR, "ours", &["S5"], &ours);
     offer(READ_WRITE, "ours", &["S1R", "S5R"], &ours);
     offer(SEMAPHORE, "ours", &["S1P", "S5P"], &ours);
     offer(SEMAPHORE_FAIR, "ours", &["S5P"], &ours);
-    offer(AWAITED, "ours", &["S2", "S3", "S4", "S5", "S8", "S8C", "S9", "S9C", "S10", "S10C", "S10M", "S10MC"], &ours);
+    offer(
+        AWAITED,
+        "ours",
+        &["S1C", "S2", "S3", "S4", "S5", "S5C", "S7", "S8", "S8C", "S9", "S9C", "S10", "S10C", "S10M", "S10MC"],
+        &ours,
+    );
     offer(AWAITED_FAIR, "ours", &["S4", "S4Q", "S5", "S8C", "S9C", "S10C", "S10MC"], &ours);
     offer(AWAITED_RANKED, "ours", &["S4", "S4Q"], &ours);
     offer(BARRIER, "ours", &["S4B"], &ours);
@@ -165,7 +178,9 @@ fn crates(names: &[&str]) -> Result<Vec<String>> {
 fn open(name: &str, url: &str) -> Result<Box<dyn Contend>> {
     Ok(match name {
         RAW => Box::new(raw::Raw::connect(url)?),
+        RAW_CLUSTER => Box::new(raw::Raw::connect_to_cluster(url)?),
         RAW_ETCD => Box::new(raw_etcd::Etcd::connect(url)?),
+        RAW_QUORUM => Box::new(raw_quorum::Quorum::connect(url)?),
         RAW_POSTGRES => Box::new(raw_postgres::Postgres::connect(url)?),
         RAW_ZOOKEEPER => Box::new(raw_zookeeper::ZooKeeper::connect(url)?),
         RAW_AWAITED => Box::new(raw::Awaited::connect(url)?),

@@ -5,23 +5,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Connection, RedisResult, Script, ScriptInvocation};
+use redis::{Connection, RedisResult, Script, ScriptInvocation, cmd};
 use tokio::runtime::Runtime;
 
 use super::awaited::{driven, runtime, timed};
 use super::{Contend, Crowd, Tally};
 use crate::Result;
+use crate::server::addresses;
 
-const KEY: &str = "bench:raw";
+pub(super) const KEY: &str = "bench:raw";
+const OWNER: &str = "owner";
+const LEASE_MILLIS: u32 = 30_000;
 
 /// One acquire script and one compare-and-delete script.
-struct Scripts {
-    acquire: Script,
-    release: Script,
+pub(super) struct Scripts {
+    pub(super) acquire: Script,
+    pub(super) release: Script,
 }
 
 impl Scripts {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let acquire = Script::new("return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])");
         let release =
             Script::new("if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0");
@@ -30,7 +33,7 @@ impl Scripts {
 
     fn acquire(&self, key: &str) -> ScriptInvocation<'_> {
         let mut invocation = self.acquire.key(key);
-        invocation.arg("owner").arg(30_000);
+        invocation.arg(OWNER).arg(LEASE_MILLIS);
         invocation
     }
 
@@ -42,8 +45,20 @@ impl Scripts {
 
     fn release(&self, key: &str) -> ScriptInvocation<'_> {
         let mut invocation = self.release.key(key);
-        invocation.arg("owner");
+        invocation.arg(OWNER);
         invocation
+    }
+
+    /// Acquire and release as they are sent to a server that has both scripts.
+    pub(super) fn packed(&self, key: &str) -> [Vec<u8>; 2] {
+        let call = |script: &Script| {
+            let mut call = cmd("EVALSHA");
+            call.arg(script.get_hash()).arg(1).arg(key).arg(OWNER);
+            call
+        };
+        let mut acquire = call(&self.acquire);
+        acquire.arg(LEASE_MILLIS);
+        [acquire, call(&self.release)].map(|call| call.get_packed_command())
     }
 }
 
@@ -72,6 +87,17 @@ pub(crate) struct Raw {
 impl Raw {
     pub(crate) fn connect(url: &str) -> Result<Self> {
         Ok(Raw { connection: redis::Client::open(url)?.get_connection()?, scripts: Scripts::new() })
+    }
+
+    /// To the one node of a cluster that has the key: the others refuse.
+    pub(super) fn connect_to_cluster(url: &str) -> Result<Self> {
+        for address in addresses(url)? {
+            let mut node = Raw::connect(&format!("redis://{address}"))?;
+            if cmd("EXISTS").arg(KEY).query::<bool>(&mut node.connection).is_ok() {
+                return Ok(node);
+            }
+        }
+        Err("no node has the key".into())
     }
 }
 

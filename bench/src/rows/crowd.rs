@@ -95,7 +95,7 @@ impl Crowd {
         }
         let names = &contender.offer.requests;
         let before = store.server.calls(names)?;
-        let pids: Vec<u32> = peers.iter().map(Peer::pid).chain([store.pid]).collect();
+        let pids: Vec<u32> = peers.iter().map(Peer::pid).chain(store.pids.iter().copied()).collect();
         let cpu_before = cpu(&pids)?;
         let began = Instant::now();
         for peer in &mut peers {

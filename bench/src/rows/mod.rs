@@ -29,6 +29,8 @@ enum Kind {
 const FREE: &str = "One task acquires and releases a lock that nobody else wants. Contenders take turns of 50 pairs.";
 const FREE_BY_STATEMENTS: &str = "One task acquires and releases a lock that nobody else wants. Contenders take turns of 50 \
                                   pairs. Requests are statements, as the server counts them.";
+const FREE_ON_NODES: &str = "One task acquires and releases a lock that nobody else wants. Contenders take turns of 50 pairs. \
+                             Requests are those to all nodes together.";
 const CROWDED: &str = "16 tasks of one process acquire and release the same lock for 3 seconds.";
 const CROWDED_BY_STATEMENTS: &str = "16 tasks of one process acquire and release the same lock for 3 seconds. Requests are \
                                      statements, as the server counts them.";
@@ -126,6 +128,15 @@ pub(crate) const ROWS: &[Row] = &[
         store: Store::Redis,
         kind: Kind::Crowd { processes: 4, tasks: 4, own_keys: false },
     },
+    free("S1C", "A free lock on a Redis Cluster", Store::Cluster, FREE),
+    Row {
+        id: "S5C",
+        title: "4 processes of 4 tasks, one lock on a Redis Cluster",
+        work: "4 processes with 4 tasks each acquire and release the same lock for 3 seconds.",
+        store: Store::Cluster,
+        kind: Kind::Crowd { processes: 4, tasks: 4, own_keys: false },
+    },
+    free("S7", "A free lock on five Redis nodes (Redlock)", Store::Quorum, FREE_ON_NODES),
     free("S8", "A free lock on etcd", Store::Etcd, FREE),
     crowded("S8C", "16 tasks of one process, one lock on etcd", Store::Etcd, CROWDED),
     free("S9", "A free lock on ZooKeeper", Store::ZooKeeper, FREE),
@@ -161,8 +172,8 @@ pub(crate) struct Size {
 pub(crate) struct MeasuredStore {
     pub(crate) url: String,
     pub(crate) server: Box<dyn Server>,
-    /// The server's process.
-    pub(crate) pid: u32,
+    /// The processes of its servers.
+    pub(crate) pids: Vec<u32>,
 }
 
 impl Row {

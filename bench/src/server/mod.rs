@@ -1,6 +1,7 @@
 //! The servers that contenders use, looked at from outside.
 
 mod etcd;
+mod nodes;
 mod redis;
 mod sql;
 mod zookeeper;
@@ -17,6 +18,8 @@ use crate::Result;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Store {
     Redis,
+    Quorum,
+    Cluster,
     Etcd,
     ZooKeeper,
     Postgres,
@@ -40,6 +43,8 @@ impl Store {
     pub(crate) fn service(self) -> &'static str {
         match self {
             Store::Redis => "redis",
+            Store::Quorum => "quorum",
+            Store::Cluster => "cluster",
             Store::Etcd => "etcd",
             Store::ZooKeeper => "zookeeper",
             Store::Postgres => "postgres",
@@ -50,7 +55,7 @@ impl Store {
     /// What the pages call the server.
     pub(crate) fn program(self) -> &'static str {
         match self {
-            Store::Redis => "redis-server",
+            Store::Redis | Store::Quorum | Store::Cluster => "redis-server",
             Store::Etcd => "etcd",
             Store::ZooKeeper => "ZooKeeper",
             Store::Postgres => "PostgreSQL",
@@ -61,6 +66,8 @@ impl Store {
     pub(crate) fn connect(self, url: &str) -> Result<Box<dyn Server>> {
         Ok(match self {
             Store::Redis => Box::new(Redis::connect(url)?),
+            Store::Quorum => Box::new(nodes::Nodes::of_quorum(url)?),
+            Store::Cluster => Box::new(nodes::Nodes::of_cluster(url)?),
             Store::Etcd => Box::new(etcd::Etcd { address: address(url)? }),
             Store::ZooKeeper => Box::new(zookeeper::ZooKeeper { address: address(url)? }),
             Store::Postgres => Box::new(sql::Sql::postgres(&address(url)?)?),
@@ -74,7 +81,13 @@ impl Store {
     }
 }
 
-/// The `host:port` of a URL.
+/// The `host:port` of each server of a URL.
+pub(crate) fn addresses(url: &str) -> Result<Vec<String>> {
+    let of_all = url.split(' ').map(address).collect::<Result<Vec<_>>>()?;
+    Ok(of_all.iter().flat_map(|hosts| hosts.split(',')).map(str::to_owned).collect())
+}
+
+/// The `host:port` of a URL of one server.
 pub(crate) fn address(url: &str) -> Result<String> {
     let after = url.split_once("://").ok_or("no scheme")?.1;
     let authority = after.split(['/', '?']).next().unwrap_or(after);
@@ -93,7 +106,7 @@ fn ask(address: &str, question: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::address;
+    use super::{address, addresses};
 
     #[test]
     fn an_address_is_between_scheme_and_path() {
@@ -101,5 +114,14 @@ mod tests {
         assert_eq!(address("etcd://127.0.0.1:8479").unwrap(), "127.0.0.1:8479");
         assert_eq!(address("postgres://user:pass%40word@127.0.0.1:8489/locks").unwrap(), "127.0.0.1:8489");
         assert!(address("127.0.0.1").is_err());
+    }
+
+    #[test]
+    fn a_url_of_several_servers_has_several_addresses() {
+        let several = addresses("redis://127.0.0.1:7491 redis://127.0.0.1:7492?max_ttl=60s").unwrap();
+        assert_eq!(several, ["127.0.0.1:7491", "127.0.0.1:7492"]);
+        let cluster = addresses("redis+cluster://127.0.0.1:7500,127.0.0.1:7501").unwrap();
+        assert_eq!(cluster, ["127.0.0.1:7500", "127.0.0.1:7501"]);
+        assert!(addresses("redis://127.0.0.1:7491 127.0.0.1:7492").is_err());
     }
 }

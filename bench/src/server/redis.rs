@@ -19,6 +19,19 @@ impl Redis {
         cmd("INFO").arg(section).query(&mut self.connection)
     }
 
+    /// Forgets all but what is under `key`.
+    pub(super) fn clear_but(&mut self, key: &str) -> RedisResult<()> {
+        let kept: Option<String> = cmd("GET").arg(key).query(&mut self.connection)?;
+        cmd("FLUSHALL").query::<()>(&mut self.connection)?;
+        kept.map_or(Ok(()), |kept| cmd("SET").arg(key).arg(kept).query(&mut self.connection))
+    }
+
+    /// Forgets all, unless it is a replica, which forgets with its master.
+    pub(super) fn clear_master(&mut self) -> RedisResult<()> {
+        let is_master = self.info("replication")?.contains("role:master");
+        if is_master { cmd("FLUSHALL").query(&mut self.connection) } else { Ok(()) }
+    }
+
     /// How many of Lockwright's locks under these keys are held.
     pub(crate) fn held(&mut self, pattern: &str) -> RedisResult<usize> {
         // A record that begins with F is of a lock that is free, one without an owner of a lock that is waited for.

@@ -12,11 +12,17 @@ packages() {
 
 server_port() { echo $(($(<port) + $1 - 1)); }
 
+# with_password COMMAND...: with that of the servers, where they have one.
+with_password() {
+  [[ ! -f password ]] || local -x REDISCLI_AUTH=$(<password)
+  "$@"
+}
+
 # ask_server NUMBER COMMAND...
 ask_server() {
   local number=$1
   shift
-  REDISCLI_AUTH=$(<password) timeout 2 redis-cli -p "$(server_port "$number")" "$@"
+  with_password timeout 2 redis-cli -p "$(server_port "$number")" "$@"
 }
 
 # together NAME...: what COMMAND runs, each `KIND-N` by redis-KIND. Nobody outlives whoever started it, so that all end with the

@@ -23,7 +23,7 @@ type lock interface {
 }
 
 // contender is a lock of a library: what it is called, its role, the rows that it takes part in, the library and its module, the requests that
-// it sends, and how it connects, to something that makes the locks of tasks.
+// it sends, and how it connects to these servers, to something that makes the locks of tasks.
 type contender struct {
 	name     string
 	role     string
@@ -31,7 +31,7 @@ type contender struct {
 	library  string
 	module   string
 	requests []string
-	connect  func(address *url.URL) (func(key string) (lock, error), error)
+	connect  func(servers []*url.URL) (func(key string) (lock, error), error)
 }
 
 type tally struct {
@@ -130,8 +130,8 @@ func crowd(in *bufio.Scanner, locks []lock) []tally {
 	return tallies
 }
 
-func work(c contender, address *url.URL) {
-	make, err := c.connect(address)
+func work(c contender, servers []*url.URL) {
+	make, err := c.connect(servers)
 	check(err)
 	lockOf := func(key string) lock {
 		made, err := make(key)
@@ -162,18 +162,22 @@ func work(c contender, address *url.URL) {
 }
 
 func main() {
-	contenders := append([]contender{etcdMutex, zookeeperLock, rueidisLock}, databaseLocks...)
+	contenders := append([]contender{etcdMutex, zookeeperLock, rueidisLock, redsyncMutex}, databaseLocks...)
 	if os.Args[1] == "list" {
 		for _, c := range contenders {
 			c.offer()
 		}
 		return
 	}
-	address, err := url.Parse(os.Args[3])
-	check(err)
+	var servers []*url.URL
+	for _, text := range strings.Fields(os.Args[3]) {
+		server, err := url.Parse(text)
+		check(err)
+		servers = append(servers, server)
+	}
 	for _, c := range contenders {
 		if c.name == os.Args[2] {
-			work(c, address)
+			work(c, servers)
 			return
 		}
 	}

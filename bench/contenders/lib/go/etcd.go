@@ -15,8 +15,8 @@ var etcdMutex = contender{
 	library:  "etcd client",
 	module:   "go.etcd.io/etcd/client/v3",
 	requests: []string{"Txn", "Range", "DeleteRange"},
-	connect: func(address *url.URL) (func(string) (lock, error), error) {
-		client, err := clientv3.New(clientv3.Config{Endpoints: []string{address.Host}, DialTimeout: 5 * time.Second})
+	connect: func(servers []*url.URL) (func(string) (lock, error), error) {
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{servers[0].Host}, DialTimeout: 5 * time.Second})
 		return func(key string) (lock, error) {
 			// Two who share a session share its locks, too.
 			session, err := concurrency.NewSession(client, concurrency.WithTTL(30))

@@ -14,9 +14,9 @@ var rueidisLock = contender{
 	library:  "rueidis",
 	module:   "github.com/redis/rueidis",
 	requests: []string{"evalsha", "eval", "set", "get"},
-	connect: func(address *url.URL) (func(string) (lock, error), error) {
+	connect: func(servers []*url.URL) (func(string) (lock, error), error) {
 		locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
-			ClientOption: rueidis.ClientOption{InitAddress: []string{address.Host}},
+			ClientOption: rueidis.ClientOption{InitAddress: []string{servers[0].Host}},
 			KeyMajority:  1,
 			// The server has what tracking without it needs since 7.0.5.
 			NoLoopTracking: true,

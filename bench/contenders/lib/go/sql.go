@@ -50,14 +50,15 @@ var goMysql = driver{[]string{"S10M", "S10MC"}, "Go-MySQL-Driver", "github.com/g
 type lockOn func(connection *sql.Conn, key string) (lock, error)
 
 func (d driver) contender(name string, of lockOn) contender {
-	connect := func(address *url.URL) (func(string) (lock, error), error) {
-		pool, err := d.open(address)
+	connect := func(servers []*url.URL) (func(string) (lock, error), error) {
+		pool, err := d.open(servers[0])
 		return func(key string) (lock, error) {
 			connection, err := pool.Conn(context.Background())
 			if err != nil {
 				return nil, err
 			}
-			return of(connection, key)
+			// A row is of one kind, and all contenders share a table.
+			return of(connection, name+" "+key)
 		}, err
 	}
 	return contender{name: name, rows: d.rows, library: d.library, module: d.module, requests: []string{"all"}, connect: connect}

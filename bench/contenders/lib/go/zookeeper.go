@@ -13,10 +13,10 @@ var zookeeperLock = contender{
 	library:  "go-zookeeper",
 	module:   "github.com/go-zookeeper/zk",
 	requests: []string{"all"},
-	connect: func(address *url.URL) (func(string) (lock, error), error) {
-		connection, _, err := zk.Connect([]string{address.Host}, 30*time.Second, zk.WithLogger(silent{}))
+	connect: func(servers []*url.URL) (func(string) (lock, error), error) {
+		connection, _, err := zk.Connect([]string{servers[0].Host}, 30*time.Second, zk.WithLogger(silent{}))
 		return func(key string) (lock, error) {
-			return node{zk.NewLock(connection, address.Path+"/go-"+key, zk.WorldACL(zk.PermAll))}, nil
+			return node{zk.NewLock(connection, servers[0].Path+"/go-"+key, zk.WorldACL(zk.PermAll))}, nil
 		}, err
 	},
 }

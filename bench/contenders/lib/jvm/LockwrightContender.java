@@ -18,13 +18,14 @@ final class LockwrightContender {
     var library = new Contender.Library<Client>(Lockwright::connect, Client::close, List.of("eval", "evalsha", "Txn", "Range"), Map.of());
     Contender.main(
         words,
-        new Blocking<>("Lockwright Java", "ours", List.of("S1", "S3", "S4", "S5", "S8", "S8C", "S9", "S9C", "S11", "S12"), library,
+        new Blocking<>("Lockwright Java", "ours",
+            List.of("S1", "S1C", "S3", "S4", "S5", "S5C", "S7", "S8", "S8C", "S9", "S9C", "S11", "S12"), library,
             (client, key, task) -> guarded(client.lock(key))),
         new Blocking<>("Lockwright Java, fair", "ours", List.of("S4", "S5"), library,
             (client, key, task) -> guarded(client.lock(key).fair())),
         new Blocking<>("Lockwright Java, reentrantLock", "ours", List.of("S1", "S5"), library,
             (client, key, task) -> Blocking.of(client.reentrantLock(key))),
-        new Awaited<>("Lockwright Java, futures", "ours", List.of("S2", "S3", "S4", "S5"), library,
+        new Awaited<>("Lockwright Java, futures", "ours", List.of("S1C", "S2", "S3", "S4", "S5", "S5C", "S7"), library,
             (client, key) -> awaited(client.lock(key))));
   }
 
