@@ -444,3 +444,31 @@ fn who_waits_for_a_lock_of_redisson_listens_where_its_slot_is() {
     let _ = guard.release();
     waits.join().unwrap();
 }
+
+#[test]
+fn whoever_is_handed_a_lock_asks_and_those_behind_do_not() {
+    let cluster = cluster();
+    let (one, other) = (cluster.client(""), cluster.client(""));
+    // The inbox is open from here on: whoever waits while it is being opened asks once more.
+    let name = name("handed");
+    let held = one.lock(&name).fair().acquire().unwrap();
+    let waits = waits_and_releases(&other, &name, true);
+    until("it waits", || one.inspect(&name).unwrap().waiters == 1);
+    let _ = held.release().unwrap();
+    waits.join().unwrap();
+    let held = one.lock(&name).fair().acquire().unwrap();
+    let (tell, granted) = std::sync::mpsc::channel();
+    for _ in 0..3 {
+        let (lock, tell) = (other.lock(&name).fair().build().unwrap(), tell.clone());
+        std::thread::spawn(move || tell.send(lock.acquire().unwrap()).unwrap());
+    }
+    until("three wait", || one.inspect(&name).unwrap().waiters == 3);
+    let scripts = || cluster.script(&["requests"]).parse::<u64>().unwrap();
+    let before = scripts();
+    let _ = held.release().unwrap();
+    let first = granted.recv().unwrap();
+    // The release, and whoever asks for what it was told of.
+    assert_eq!(scripts() - before, 2);
+    let _ = first.release().unwrap();
+    (0..2).for_each(|_| drop(granted.recv().unwrap()));
+}

@@ -140,7 +140,8 @@ fn stores_that_do_not_suit_are_refused() {
     let two = client.striped(&place.name, 2).unwrap();
     let too_many = two.across(&[client.clone(), client.clone()]).unwrap_err();
     assert!(too_many.kind() == Kind::InvalidConfig && too_many.to_string().contains("3 stores"), "{too_many}");
-    let twice = two.across(&[client.clone()]).unwrap().across(&[client.clone()]).unwrap_err();
+    let one = std::slice::from_ref(&client);
+    let twice = two.across(one).unwrap().across(one).unwrap_err();
     assert!(twice.kind() == Kind::InvalidConfig && twice.to_string().contains("3 stores"), "{twice}");
     let spring = lockwright::options::AcquireOptions { layout: Some("spring".into()), ..client.options() };
     assert_eq!(client.striped_with("x", 2, &spring).unwrap_err().kind(), Kind::Unsupported);
@@ -186,7 +187,7 @@ fn who_is_left_out_is_not_asked() {
     let (server, listener) = (Server::start(), TcpListener::bind("127.0.0.1:0").unwrap());
     let (port, dialled) = (listener.local_addr().unwrap().port(), Arc::new(AtomicU64::new(0)));
     let counted = dialled.clone();
-    std::thread::spawn(move || listener.incoming().for_each(|_| drop(counted.fetch_add(1, Ordering::SeqCst))));
+    std::thread::spawn(move || listener.incoming().for_each(|_| _ = counted.fetch_add(1, Ordering::SeqCst)));
     let stock = client(server.port).striped("stock", 2).unwrap().across(&[client(port)]).unwrap();
     let sell = || drop(stock.any().unwrap().unwrap().into_guard().release().unwrap());
     (0..2).for_each(|_| sell());

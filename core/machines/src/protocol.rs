@@ -508,6 +508,8 @@ pub enum StoreEvent {
     /// is over. Only the [tail](AttemptId::tail) of the attempt is told, since others may hear what is pushed, and its
     /// turn is still to come.
     Next { tail: u32 },
+    /// `attempt` may have been made the holder, by a server whose word alone is not enough: it asks.
+    Turn { attempt: AttemptId },
     /// A claim was over before it was renewed, so all of its client's places in that queue are gone.
     Dropped,
     /// Something that a protocol watches does not exist any more (node deleted, key gone).

@@ -700,11 +700,8 @@ impl Session {
                 let claim_over = now.after(self.patience(crate::options::CLAIM, 0));
                 self.asked.wake = self.asked.wake.map(|at| at.min(claim_over));
             }
-            StoreEvent::Dropped => match self.phase {
-                Phase::Waiting => self.ask(now),
-                Phase::Asking => self.asked.ask_again = true,
-                _ => {}
-            },
+            StoreEvent::Turn { attempt } if *attempt == self.terms.attempt => self.told_to_ask(now),
+            StoreEvent::Dropped => self.told_to_ask(now),
             StoreEvent::Changed { .. } if self.phase == Phase::Held && self.renewal.heeds => {
                 self.look_whether_wanted(now);
             }
@@ -714,6 +711,14 @@ impl Session {
             {
                 self.heard(now, event);
             }
+            _ => {}
+        }
+    }
+
+    fn told_to_ask(&mut self, now: Time) {
+        match self.phase {
+            Phase::Waiting => self.ask(now),
+            Phase::Asking => self.asked.ask_again = true,
             _ => {}
         }
     }

@@ -306,7 +306,7 @@ impl<H: Handles> LockMachine<H> {
         let now = step.now;
         step.pushed = true;
         match event {
-            StoreEvent::Granted { attempt, .. } | StoreEvent::Broken { attempt } => {
+            StoreEvent::Granted { attempt, .. } | StoreEvent::Broken { attempt } | StoreEvent::Turn { attempt } => {
                 for at in self.slots.positions_for(*attempt, now) {
                     if !self.slots[at].idle {
                         self.slots[at].session.handle(now, session::Event::Push(event));

@@ -229,11 +229,12 @@ impl Walk {
         let attempt = self.session.attempt();
         let at = StoreTime((now.as_nanos() / 1000) as i64 - 1000 * [0, 300, 2_000][self.random.below(3) as usize]);
         let path: Arc<str> = "channel".into();
-        let pushed = match self.random.below(7) {
+        let pushed = match self.random.below(8) {
             0 | 1 => StoreEvent::Granted { attempt, first: 1, last: 64, at },
             2 => StoreEvent::Broken { attempt },
             3 => StoreEvent::Next { tail: attempt.tail() },
             4 => StoreEvent::Dropped,
+            5 => StoreEvent::Turn { attempt },
             _ => StoreEvent::Changed { path },
         };
         let service = self.service();

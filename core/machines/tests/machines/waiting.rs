@@ -239,6 +239,15 @@ fn whoever_lost_its_places_asks_at_once() {
 }
 
 #[test]
+fn whose_turn_it_may_be_asks_at_once_and_nobody_else_does() {
+    let mut rig = waiting();
+    rig.tell(5, Event::Push(&StoreEvent::Turn { attempt: AttemptId(2) }));
+    assert_eq!((rig.hears().len(), rig.sent.len()), (0, 1));
+    rig.tell(5, Event::Push(&StoreEvent::Turn { attempt: AttemptId(1) }));
+    assert_eq!((rig.hears().len(), rig.asks(), rig.sent.len()), (0, "acquire", 2));
+}
+
+#[test]
 fn whoever_is_next_looks_when_the_claim_is_over() {
     let mut rig = waiting();
     rig.tell(5, Event::Push(&StoreEvent::Next { tail: 2 }));

@@ -246,7 +246,7 @@ impl Sink for Heard {
         if (matches!(event, StoreEvent::Changed { .. }) || cluster.owner(key).as_ref() == Some(&self.node))
             && let Some(sink) = cluster.ears().and_then(|ears| ears.sink())
         {
-            sink.pushed(key, as_hint(event));
+            sink.pushed(key, &as_hint(event.clone()));
         }
     }
 

@@ -139,9 +139,12 @@ pub(super) fn key_in(before: &str, slot: u16, behind: &str) -> String {
     keys.find(|key| slots::of(key) == slot).unwrap_or_default()
 }
 
-/// A push as a reason to ask.
-pub(super) fn as_hint(event: &StoreEvent) -> &StoreEvent {
-    if matches!(event, StoreEvent::Granted { .. }) { &StoreEvent::Dropped } else { event }
+/// A push as a reason to ask, for whom it is.
+pub(super) fn as_hint(event: StoreEvent) -> StoreEvent {
+    match event {
+        StoreEvent::Granted { attempt, .. } => StoreEvent::Turn { attempt },
+        other => other,
+    }
 }
 
 #[cfg(test)]

@@ -271,7 +271,8 @@ impl Listener<'_> {
                 Some(Some(key)) => sink.pushed(&key, &StoreEvent::Changed { path: channel }),
                 Some(None) => {
                     if let Some((key, event)) = text(parts.get(2)).as_deref().and_then(parse_push) {
-                        sink.pushed(&key, if self.store.config.delay.is_some() { as_hint(&event) } else { &event });
+                        let believed = self.store.config.delay.is_none();
+                        sink.pushed(&key, &if believed { event } else { as_hint(event) });
                     }
                 }
                 None => {}
