@@ -183,6 +183,19 @@ fn who_waits_with_a_limit_is_told_for_whom() {
 }
 
 #[test]
+fn whoever_hears_late_that_its_time_is_over_is_told_who_holds_it_here() {
+    let lock = blocking::connect("memory://late").unwrap().lock("x").build().unwrap();
+    let held = lock.acquire().unwrap();
+    let mut waiting = lock.begin(Some(SHORT)).unwrap();
+    assert!(waiting.wait(Duration::ZERO).is_none());
+    // More than is left for asking a store.
+    thread::sleep(SHORT + Duration::from_millis(150));
+    let error = waiting.wait(Duration::MAX).unwrap().unwrap_err();
+    assert!(error.to_string().contains("held by this process "), "{error}");
+    let _ = held.release().unwrap();
+}
+
+#[test]
 fn a_thread_that_lives_is_called_by_its_name() {
     let client = blocking::connect("memory://thread-name").unwrap();
     let lock = client.lock("x").build().unwrap();

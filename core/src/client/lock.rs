@@ -463,14 +463,16 @@ pub(crate) struct Acquisition<F: Face> {
 impl<F: Face> Acquisition<F> {
     /// Who holds what it did not get in time, where that is to be told: known here, or until when to ask the store.
     pub(crate) fn who(&self, settled: &Settled) -> std::result::Result<Option<Arc<str>>, Time> {
-        let limit = self.deadline.map(|deadline| deadline.after(PARTING)).filter(|limit| !left(*limit).is_zero());
-        match (settled, limit) {
-            (Settled::Refused(Refusal::TimedOut(_)), Some(limit)) if self.tells_who => match self.entry.holder_here() {
-                Some(here) => Ok(Some(here.describe(self.owner).into())),
-                None => self.engine.looked_at(&self.entry).ok_or(limit),
-            },
-            _ => Ok(None),
+        let (Settled::Refused(Refusal::TimedOut(_)), Some(deadline), true) = (settled, self.deadline, self.tells_who)
+        else {
+            return Ok(None);
+        };
+        if let Some(here) = self.entry.holder_here() {
+            return Ok(Some(here.describe(self.owner).into()));
         }
+        // Whoever is late already waits for no store.
+        let limit = Some(deadline.after(PARTING)).filter(|limit| !left(*limit).is_zero());
+        limit.map_or(Ok(None), |limit| self.engine.looked_at(&self.entry).ok_or(limit))
     }
 
     /// What the waiter got, as what the caller gets.
