@@ -55,7 +55,11 @@ pub static CALLS: Calls = Calls {
         body: script!("read" "check" "release" "time" "hand_on" "release_next" "record" "line" "queue" "release_queued"),
         batch: false,
     },
-    undo: Call { name: "undo", body: script!("read" "check" "time" "record" "line" "queue" "undo"), batch: false },
+    undo: Call {
+        name: "undo",
+        body: script!("read" "check" "undo" "time" "record" "line" "queue" "undo_queued"),
+        batch: false,
+    },
     inspect: Call {
         name: "inspect",
         body: &[
@@ -116,11 +120,12 @@ pub static OWN: OwnCalls = OwnCalls {
             "end\nlocal function undo(KEYS, ARGV)\n",
             part!("read"),
             part!("check"),
+            part!("undo"),
             part!("time"),
             part!("record"),
             part!("line"),
             part!("queue"),
-            part!("undo"),
+            part!("undo_queued"),
             "end\n",
             part!("time"),
             part!("together"),
