@@ -11,7 +11,7 @@
 NAME=redis-cluster PORT_ENV=LOCKWRIGHT_REDIS_CLUSTER_PORT PORT_FIRST=7460
 
 configure() {
-  od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >password
+  secret >password
   servers <<END
 appendonly yes
 appendfsync always

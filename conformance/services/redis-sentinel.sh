@@ -12,23 +12,15 @@ NAME=redis-sentinel PORT_ENV=LOCKWRIGHT_REDIS_SENTINEL_PORT PORT_FIRST=7440
 SERVERS=(1 2 3)
 
 sentinel_port() { echo $(($(<port) + 2 + $1)); }
-secret() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
 
 configure() {
   local number
   secret >password
   secret >sentinel-password
   for number in "${SERVERS[@]}"; do
-    mkdir "data-$number"
-    cat >"server-$number.conf" <<END
-bind 127.0.0.1
-port $(server_port "$number")
-dir data-$number
-save ""
+    configure_server "$number" <<END
 appendonly yes
 appendfsync always
-repl-diskless-sync yes
-repl-diskless-sync-delay 0
 requirepass $(<password)
 masterauth $(<password)
 END

@@ -9,14 +9,7 @@ servers() {
   local number lines
   lines=$(cat)
   for number in "${SERVERS[@]}"; do
-    mkdir "data-$number"
-    cat >"server-$number.conf" <<END
-bind 127.0.0.1
-port $(server_port "$number")
-dir data-$number
-save ""
-repl-diskless-sync yes
-repl-diskless-sync-delay 0
+    configure_server "$number" <<END
 cluster-enabled yes
 cluster-config-file nodes.conf
 cluster-allow-replica-migration no

@@ -12,6 +12,18 @@ packages() {
 
 server_port() { echo $(($(<port) + $1 - 1)); }
 
+secret() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
+
+# configure_server NUMBER <LINES: by these lines, beside what all of them have; and makes its folder.
+configure_server() {
+  mkdir "data-$1"
+  {
+    printf '%s\n' 'bind 127.0.0.1' "port $(server_port "$1")" "dir data-$1" 'save ""'
+    printf '%s\n' 'repl-diskless-sync yes' 'repl-diskless-sync-delay 0'
+    cat
+  } >"server-$1.conf"
+}
+
 # with_password COMMAND...: with that of the servers, where they have one.
 with_password() {
   [[ ! -f password ]] || local -x REDISCLI_AUTH=$(<password)
