@@ -274,7 +274,9 @@ impl<'a> Lane<'a> {
         self.forget_the_peak();
         let opened = self.give("open", json!({ "client": client, "uri": ground.uri }))?;
         let opened = answer(&opened, row.within)?;
-        if let Some(shown) = judge::shows(secret, &[&opened.result().unwrap_or_default().to_string()]) {
+        let said =
+            opened.result().map_or_else(|failure| failure.message.clone() + &failure.debug, |value| value.to_string());
+        if let Some(shown) = judge::shows(secret, &[&said]) {
             return Err(shown.into());
         }
         if let Err(failure) = opened.result() {
