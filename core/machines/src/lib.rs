@@ -63,7 +63,7 @@ pub use error::{Error, Kind, Result};
 pub(crate) use records::{arguments, inspection};
 pub use records::{
     barrier_cell, barrier_machine, by_rank, cell, cell_layout, engine, gate_layout, in_order, latch_cell,
-    latch_machine, lock_cell, native_machine, remembered, shared_cell, shared_machine,
+    latch_machine, lock_cell, native_machine, push, remembered, shared_cell, shared_machine, text, written,
 };
 pub use replies::{OTHER_LEASES, YOUNG};
 pub use token::Token;

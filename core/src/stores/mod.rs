@@ -48,8 +48,6 @@ mod login;
 mod nodes;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod pipe;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-mod push;
 #[cfg(any(feature = "memcached", feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod reach;
 mod registry;

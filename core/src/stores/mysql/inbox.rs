@@ -3,13 +3,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use lockwright_machines::push;
 use tokio::time::sleep;
 
 use super::client::Database;
 use crate::platform::{clock, random};
 use crate::protocol::InboxId;
 use crate::session::Inbox;
-use crate::stores::{Sink, push};
+use crate::stores::Sink;
 
 /// How long until it is looked again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));

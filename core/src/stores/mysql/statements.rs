@@ -12,6 +12,7 @@ use lockwright_machines::stores::mysql::layouts::examination::EXAMINATION;
 use lockwright_machines::stores::mysql::layouts::native::{
     HEAR, HEARD, INSERT, PAGE, READ, REMOVE, TELL, UNHEARD, UPDATE,
 };
+use lockwright_machines::written::Written;
 
 use super::failure;
 use super::line::{Answer, Answers};
@@ -19,8 +20,7 @@ use super::wire::{Values, garbled};
 use crate::error::{Error, Kind};
 use crate::protocol::{Arg, InboxId, Reply, Request};
 use crate::stores::sql::records::unique;
-use crate::stores::sql::row::Row;
-use crate::stores::sql::table::{Change, Exchanged, Expected, Failure, Listed, Range, Seen, Window};
+use crate::stores::sql::table::{Change, Exchanged, Expected, Failure, Listed, Range, Row, Seen, Window};
 use crate::time::StoreTime;
 
 /// A value in a statement.
@@ -184,7 +184,7 @@ pub(super) fn exchange(changes: &[Change], window: Window) -> crate::Result<Stri
         put(&mut all, "START TRANSACTION", &[]);
     }
     for change in changes {
-        let Some(Row { version, kind, record }) = &change.write else { continue };
+        let Some(Row { version, written: Written { kind, record } }) = &change.write else { continue };
         let [version, from, until] = [*version, from, until].map(Value::Number);
         let (name, kind, record) = (Value::Bytes(&change.key), Value::Text(kind), Value::Text(record));
         match change.expected {
@@ -395,5 +395,6 @@ fn number(row: &Values, at: usize) -> crate::Result<i64> {
 /// The row whose version is the value `at`.
 fn kept_row(row: &Values, at: usize) -> crate::Result<Row> {
     let said = |at| text(row, at).ok_or_else(garbled);
-    Ok(Row { version: number(row, at)?, kind: said(at + 1)?.into(), record: said(at + 2)?.into() })
+    let written = Written { kind: said(at + 1)?.into(), record: said(at + 2)?.into() };
+    Ok(Row { version: number(row, at)?, written })
 }

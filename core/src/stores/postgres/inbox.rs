@@ -6,6 +6,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use lockwright_machines::push;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Notification;
 
@@ -14,7 +15,7 @@ use super::connection::{Connection, dial};
 use super::statements;
 use crate::protocol::InboxId;
 use crate::session::Inbox;
-use crate::stores::{Sink, push};
+use crate::stores::Sink;
 
 /// How often a silent inbox is told something, to see whether it hears.
 const HEARTBEAT: Duration = Duration::from_secs(5);

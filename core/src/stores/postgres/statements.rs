@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use lockwright_machines::stores::postgres::layouts::examination::EXAMINATION;
 use lockwright_machines::stores::postgres::layouts::native::{EXCHANGE, PAGE, REMOVE, SCHEMA};
+use lockwright_machines::written::Written;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row as Answer, Statement};
 
 use super::failure;
 use crate::protocol::{Arg, InboxId, Reply, Request};
-use crate::stores::sql::row::Row;
-use crate::stores::sql::table::{Change, Exchanged, Listed, Range, Seen, Window};
+use crate::stores::sql::table::{Change, Exchanged, Listed, Range, Row, Seen, Window};
 use crate::time::StoreTime;
 
 type Result<T> = std::result::Result<T, tokio_postgres::Error>;
@@ -161,8 +161,8 @@ pub(super) async fn exchange(
     let expected: Vec<i64> = changes.iter().map(|change| change.expected.number()).collect();
     let written = |what: fn(&Row) -> &str| changes.iter().map(move |change| change.write.as_ref().map(what));
     let versions: Vec<i64> = changes.iter().map(|change| change.write.as_ref().map_or(0, |row| row.version)).collect();
-    let kinds: Vec<Option<&str>> = written(|row| &row.kind).collect();
-    let records: Vec<Option<&str>> = written(|row| &row.record).collect();
+    let kinds: Vec<Option<&str>> = written(|row| &row.written.kind).collect();
+    let records: Vec<Option<&str>> = written(|row| &row.written.record).collect();
     let (from, until) = (window.from.0, window.until.0);
     let pushes = || changes.iter().flat_map(|change| change.pushes.iter().map(move |push| (&change.key, push)));
     let of: Vec<&str> = pushes().map(|(key, _)| &**key).collect();
@@ -188,8 +188,10 @@ fn read_exchange(changes: &[Change], rows: &[Answer]) -> Result<Exchanged> {
         let row = match answer.try_get::<_, Option<i64>>(2)? {
             Some(version) => Some(Row {
                 version,
-                kind: answer.try_get::<_, &str>(3)?.into(),
-                record: answer.try_get::<_, &str>(4)?.into(),
+                written: Written {
+                    kind: answer.try_get::<_, &str>(3)?.into(),
+                    record: answer.try_get::<_, &str>(4)?.into(),
+                },
             }),
             None => None,
         };
@@ -216,7 +218,7 @@ pub(super) async fn page(client: &Client, range: Range<'_>) -> Result<(Vec<Liste
     for answer in client.query_typed(PAGE, &given).await? {
         now = answer.try_get(4)?;
         let (key, kind, record): (&str, &str, &str) = (answer.try_get(0)?, answer.try_get(2)?, answer.try_get(3)?);
-        let row = Row { version: answer.try_get(1)?, kind: kind.into(), record: record.into() };
+        let row = Row { version: answer.try_get(1)?, written: Written { kind: kind.into(), record: record.into() } };
         rows.push((Arc::from(key), row));
     }
     Ok((rows, StoreTime(now)))

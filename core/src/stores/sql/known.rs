@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 
-use super::row::Row;
+use super::table::Row;
 
 /// So many rows are kept at least, and twice as many at most.
 const ROOM: usize = 2048;

@@ -6,20 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockwright_machines::cell_layout;
+use lockwright_machines::push;
 use lockwright_machines::store_clock::StoreClock;
+use lockwright_machines::written::{Computed, compute, is_idle, is_over};
 use tokio::sync::MutexGuard;
 use tokio::time::timeout;
 
 use super::known::Known;
 use super::patience::{DRIFT_DIVISOR, Patience};
-use super::row::{Computed, Row, compute, is_idle, is_over};
 use super::store::silent;
-use super::table::{Change, Exchanged, Expected, Failure, Range, Seen, Table, Window};
+use super::table::{Change, Exchanged, Expected, Failure, Range, Row, Seen, Table, Window};
 use crate::name::MAX_BYTES;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, random};
 use crate::protocol::{Arg, Reply, Request};
-use crate::stores::{Answered, Outcome, not_sent, push};
+use crate::stores::{Answered, Outcome, not_sent};
 use crate::time::{StoreTime, Time};
 
 /// Keys in one page of `list`.
@@ -238,7 +239,7 @@ impl<T: Table> Records<T> {
             Err(Failure::NotDone(error) | Failure::Unknown(error)) => return not_sent(error),
         };
         let next = if rows.len() == PAGE { rows.last().map(|(key, _)| key.to_string()) } else { None };
-        let used = rows.into_iter().filter(|(_, row)| !is_idle(row, now)).map(|(key, _)| key.to_string());
+        let used = rows.into_iter().filter(|(_, row)| !is_idle(&row.written, now)).map(|(key, _)| key.to_string());
         let names = std::iter::once(next.unwrap_or_default()).chain(used).map(Reply::Text);
         Answered { sent, outcome: Outcome::Replies(vec![Reply::List(names.collect())]) }
     }
@@ -258,7 +259,7 @@ impl<T: Table> Records<T> {
         let next = if rows.len() == SWEEP.1 { rows.last().map(|(key, _)| key.clone()) } else { None };
         *locked(&self.swept) = next.unwrap_or_else(|| "".into());
         let long_ago = StoreTime(now.0 - IDLE.as_micros() as i64);
-        let idle = rows.into_iter().filter(|(_, row)| is_over(row, long_ago));
+        let idle = rows.into_iter().filter(|(_, row)| is_over(&row.written, long_ago));
         let idle: Vec<_> = idle.map(|(key, row)| (key, row.version)).collect();
         if !idle.is_empty() && self.table.remove(&idle, self.patience.response_timeout).await.is_err() {
             tracing::debug!(target: "lockwright::store", "idle rows were not removed; the next to look does it");
@@ -288,12 +289,12 @@ impl Part<'_> {
             return Ok(Step { change: change(Expected::Unknown, None, Vec::new()), computed: None });
         }
         let mine = self.places.iter().filter_map(|place| requests.get(*place));
-        let computed = compute(self.row.as_ref(), mine, now, &|_| true);
+        let computed = compute(self.row.as_ref().map(|row| &row.written), mine, now, &|_| true);
         let expected = self.row.as_ref().map_or(Expected::Nothing, |row| Expected::Version(row.version));
-        let Some((kind, record)) = computed.kept.clone() else {
+        let Some(written) = computed.kept.clone() else {
             return Ok(Step { change: change(expected, None, Vec::new()), computed: Some(computed) });
         };
-        let write = Row { version: unique()?, kind, record };
+        let write = Row { version: unique()?, written };
         let told = computed.pushes.iter();
         let pushes = told.filter_map(|(inbox, event)| Some((*inbox, push::encode(self.key, event)?))).collect();
         Ok(Step { change: change(expected, Some(write), pushes), computed: Some(computed) })
@@ -484,7 +485,7 @@ mod tests {
             ask(&client, acquire(2)).await.0.unwrap();
             let rows = locked(&table.rows).clone();
             let expires = format!("\"expires\":{}", table.now().0 / 100_000_000);
-            assert!(rows["k"].record.contains(&expires[..expires.len() - 1]), "{rows:?}");
+            assert!(rows["k"].written.record.contains(&expires[..expires.len() - 1]), "{rows:?}");
         }
     }
 

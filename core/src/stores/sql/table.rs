@@ -3,11 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::row::Row;
+use lockwright_machines::written::Written;
+
 use crate::error::Error;
 use crate::protocol::InboxId;
 use crate::stores::BoxFuture;
 use crate::time::StoreTime;
+
+/// A row but for its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    /// A number of this one write, which no other write of the row has: whoever knows it knows the whole row.
+    pub(crate) version: i64,
+    pub(crate) written: Written,
+}
 
 /// A row as it is expected to be, and what is to be written where it is.
 #[derive(Clone, Debug)]
@@ -16,7 +25,7 @@ pub(crate) struct Change {
     pub(crate) expected: Expected,
     /// Nothing where it is only asked whether it is as expected.
     pub(crate) write: Option<Row>,
-    /// What is told once it is written, as [texts](crate::stores::push).
+    /// What is told once it is written, as [texts](lockwright_machines::push).
     pub(crate) pushes: Vec<(InboxId, String)>,
 }
 

@@ -11,8 +11,8 @@ use super::layouts::record_rows::{Env, SCHEMA, layout, run};
 use crate::fuzz::Feed;
 use crate::protocol::{Arg, Call, InboxId, Layout, Request};
 use crate::share::Share;
-use crate::stores::push::{decode, encode};
 use crate::time::StoreTime;
+use lockwright_machines::push::{decode, encode};
 
 /// What arrives in an inbox is an event that can be told again, or nothing.
 pub fn sqlite_push(data: &[u8]) {

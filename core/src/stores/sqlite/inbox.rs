@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use lockwright_machines::push as text;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, statat, unlinkat};
 
 use super::file::LockFile;
@@ -18,7 +19,7 @@ use super::place;
 use crate::platform::fork;
 use crate::protocol::{InboxId, StoreEvent};
 use crate::session::Inbox;
-use crate::stores::{Sink, push as text};
+use crate::stores::Sink;
 
 /// How often an inbox looks whether it is still wanted and still at its place.
 const HEARTBEAT: Duration = Duration::from_secs(1);

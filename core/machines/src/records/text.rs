@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use lockwright_machines::barrier_cell::{BarrierCell, BarrierInMemory, BarrierStorage, Fate, Party, Passage};
-use lockwright_machines::by_rank::ByRank;
-use lockwright_machines::engine::Record;
-use lockwright_machines::latch_cell::{LatchCell, LatchInMemory, LatchStorage};
-use lockwright_machines::lock_cell::{Claimant, Hold, LockCell, LockStorage, Place, Waiter};
-use lockwright_machines::rank::Rank;
-use lockwright_machines::remembered::Remembered;
-use lockwright_machines::shared_cell::{Holder, Seeker, SharedCell, SharedInMemory, SharedStorage};
+use crate::barrier_cell::{BarrierCell, BarrierInMemory, BarrierStorage, Fate, Party, Passage};
+use crate::by_rank::ByRank;
+use crate::engine::Record;
+use crate::latch_cell::{LatchCell, LatchInMemory, LatchStorage};
+use crate::lock_cell::{Claimant, Hold, LockCell, LockStorage, Place, Waiter};
+use crate::rank::Rank;
+use crate::remembered::Remembered;
+use crate::shared_cell::{Holder, Seeker, SharedCell, SharedInMemory, SharedStorage};
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{AttemptId, InboxId};
@@ -104,7 +104,7 @@ struct PartyText {
 type FateText = (String, i64, Option<(u32, u64)>);
 
 /// The text of a record.
-pub(super) fn write(record: &Record) -> String {
+pub fn write(record: &Record) -> String {
     let text = match record {
         Record::Lock(cell, line) => lock(cell, line),
         Record::Shared(cell, beside) => shared(cell, beside),
@@ -116,7 +116,7 @@ pub(super) fn write(record: &Record) -> String {
 }
 
 /// The record of a text; none where another version, or somebody else, wrote it.
-pub(super) fn read(text: &str) -> Option<Record> {
+pub fn read(text: &str) -> Option<Record> {
     match serde_json::from_str(text).ok()? {
         Text::Lock { hold, last, waiting } => read_lock(hold, last, waiting),
         Text::Shared { primitive, capacity, resized, used, last, soonest, holders, waiting } => {

@@ -4,7 +4,7 @@ use crate::protocol::{AttemptId, StoreEvent};
 use crate::time::StoreTime;
 
 /// The text for an event that concerns `key`; none for what is not pushed.
-pub(super) fn encode(key: &str, event: &StoreEvent) -> Option<String> {
+pub fn encode(key: &str, event: &StoreEvent) -> Option<String> {
     Some(match event {
         StoreEvent::Granted { attempt, first, last, at } => format!("granted {attempt} {first} {last} {} {key}", at.0),
         StoreEvent::Broken { attempt } => format!("broken {attempt} 0 0 0 {key}"),
@@ -15,7 +15,7 @@ pub(super) fn encode(key: &str, event: &StoreEvent) -> Option<String> {
 }
 
 /// The key and the event of a text; none where it is no such text.
-pub(super) fn decode(text: &str) -> Option<(&str, StoreEvent)> {
+pub fn decode(text: &str) -> Option<(&str, StoreEvent)> {
     let mut parts = text.splitn(6, ' ');
     let kind = parts.next()?;
     let attempt = AttemptId(u128::from_str_radix(parts.next()?, 16).ok()?);
