@@ -1,6 +1,7 @@
 //! Records that are read and written as texts for every request do what the reference does.
 
 mod comparison;
+mod requests;
 
 use std::sync::Arc;
 
