@@ -8,9 +8,13 @@ use lockwright_machines::options::{AcquireOptions, ConnectOptions, Credentials};
 use lockwright_machines::uri::{SCHEMES, Uri};
 use lockwright_resp::place::{Endpoint, Place};
 
+use crate::server::Server;
+
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Config {
+    /// What listens there.
+    pub server: Server,
     /// Where the server listens.
     pub host: String,
     /// On which port.
@@ -24,6 +28,22 @@ pub struct Config {
     pub(crate) options: ConnectOptions,
     /// Defaults of every lock.
     pub(crate) lock: AcquireOptions,
+}
+
+/// The scheme of addresses of lock servers.
+const OURS: &str = "lockwright";
+
+/// The address of a lock server, which is a name.
+///
+/// # Errors
+/// `invalid_config` where there is more in it.
+fn ours(uri: &Uri) -> Result<String> {
+    let url = uri.url();
+    let is_bare = url.username().is_empty() && url.password().is_none() && url.port().is_none();
+    match url.host_str() {
+        Some(name) if is_bare && matches!(url.path(), "" | "/") => Ok(format!("{OURS}://{name}")),
+        _ => Err(invalid("the address of a lock server is a name, and options: lockwright://name?ttl=10s")),
+    }
 }
 
 /// Who says that it is us; never shown.
@@ -47,19 +67,27 @@ impl Config {
     }
 
     fn of(uri: &mut Uri) -> Result<Self> {
-        match uri.scheme() {
-            "redis" | "redis+unix" | "rediss" => {}
+        let server = match uri.scheme() {
+            "redis" | "redis+unix" | "rediss" => Server::Redis,
+            OURS => Server::Ours,
             other if SCHEMES.contains(&other) => {
                 let message = format!("{other}:// is not to be had in WebAssembly; take redis://");
                 return Err(Error::unsupported("connect", message));
             }
-            other => return Err(invalid(format!("there is no store for {other}://; in WebAssembly there are: redis"))),
-        }
+            other => {
+                return Err(invalid(format!(
+                    "there is no store for {other}://; in WebAssembly there are: redis, lockwright"
+                )));
+            }
+        };
         if !uri.take_other_nodes().is_empty() {
             return Err(Error::unsupported("connect", "several servers (a quorum) are not to be had in WebAssembly"));
         }
         let place = Place::read(uri)?;
-        let shown = place.shown(uri.scheme());
+        let shown = match server {
+            Server::Redis => place.shown(uri.scheme()),
+            Server::Ours => ours(uri)?,
+        };
         let (host, port) = match place.endpoint {
             Endpoint::Tcp { .. } if place.is_secure => {
                 let message = "TLS is not to be had in WebAssembly yet; take redis:// through a tunnel of the host's";
@@ -77,7 +105,7 @@ impl Config {
         uri.check_all_read()?;
         let login = Login(credentials(uri.url())?);
         let (db, lock) = (place.db, uri.lock.clone());
-        Ok(Config { host, port, address: shown.into(), place: ("wasm".into(), 0), db, login, options, lock })
+        Ok(Config { server, host, port, address: shown.into(), place: ("wasm".into(), 0), db, login, options, lock })
     }
 }
 
@@ -92,10 +120,16 @@ mod tests {
         assert_eq!((&*config.host, config.port, config.db), ("::1", 7, 3));
         assert_eq!((&*config.address, config.login.0.password.as_str()), ("redis://[::1]:7/3", "p w"));
         assert_eq!((config.lock.ttl.as_secs(), config.options.prefix.as_str()), (5, "app:"));
+        let ours = Config::read("lockwright://orders?ttl=5s", "wasm")?;
+        assert_eq!((ours.server, &*ours.host, &*ours.address), (Server::Ours, "orders", "lockwright://orders"));
         for (address, kind) in [
             ("", Kind::InvalidConfig),
             ("localhost:6379", Kind::InvalidConfig),
             ("redis://h/x", Kind::InvalidConfig),
+            ("lockwright://u:p@h", Kind::InvalidConfig),
+            ("lockwright://h/1", Kind::InvalidConfig),
+            ("lockwright://h:1", Kind::InvalidConfig),
+            ("lockwright://", Kind::InvalidConfig),
             ("redis://h?tll=5s", Kind::InvalidConfig),
             ("rediss://h", Kind::Unsupported),
             ("redis+unix:///s", Kind::Unsupported),

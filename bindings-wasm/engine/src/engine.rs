@@ -11,10 +11,10 @@ use lockwright_machines::lease::Card;
 use lockwright_machines::machine::{
     self, Effects, Environment, Event, LockMachine, Notice, Outgoing, Scratch, Settled, Step, Turn, ahead_of_each,
 };
-use lockwright_machines::protocol::{AttemptId, Call, Channel, InboxId, Layout, Protocol, Reply, Request, StoreEvent};
+use lockwright_machines::protocol::{AttemptId, Channel, InboxId, Layout, Protocol, Reply, Request, StoreEvent};
 use lockwright_machines::queue::TaskId;
 use lockwright_machines::session::{Answer, Inbox as State};
-use lockwright_machines::stores::redis::layouts::{self, native_scripts};
+use lockwright_machines::stores::redis::layouts::native_scripts;
 use lockwright_machines::time::Time;
 
 use crate::config::Config;
@@ -25,10 +25,6 @@ use crate::line::{Action, Which};
 use crate::places::Places;
 use crate::requests::{Answered, Done, Job, Requests};
 use crate::several::Acquiring;
-
-/// How many a script finds to listen on a channel.
-static LISTENERS: Call =
-    Call { name: "listeners", body: &["return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]"], batch: false };
 
 /// Whom a result is for; nobody's is 0.
 pub type Ticket = u64;
@@ -177,7 +173,7 @@ impl Engine {
     /// That of a client of this server. Nothing is dialled before something is asked.
     pub fn new(config: Config, random: Random) -> Self {
         Engine {
-            layouts: layouts::all(&config.options.prefix),
+            layouts: config.server.layouts(&config.options.prefix),
             common: Common {
                 random,
                 store_timeout: config.options.store_timeout,
@@ -486,7 +482,7 @@ impl Engine {
                 let key = native_scripts::layout(&*self.config.options.prefix).key("inbox");
                 match key {
                     Ok(key) => {
-                        let request = Request::new(&LISTENERS, key, [channel.clone().into()]);
+                        let request = Request::new(self.config.server.listeners(), key, [channel.clone().into()]);
                         self.requests.ask(Job::Finds(channel), std::iter::once(request).collect());
                     }
                     Err(_) => self.common.inbox.is_found(&channel, true, now),

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use lockwright_machines::protocol::{Channel, StoreEvent};
 use lockwright_machines::session::Inbox as State;
-use lockwright_machines::stores::redis::layouts::native_scripts::parse_push;
 use lockwright_machines::time::Time;
 use lockwright_resp::Value;
 use lockwright_resp::greeting::Welcome;
@@ -205,7 +204,7 @@ impl Inbox {
             match self.line.next() {
                 Ok(None) => break,
                 Ok(Some(Came::Welcome(welcome))) => self.heard.push_back(Heard::Met(welcome)),
-                Ok(Some(Came::Value(value))) if self.take(now, &value) => {}
+                Ok(Some(Came::Value(value))) if self.take(config, now, &value) => {}
                 Ok(Some(Came::Value(_))) | Err(_) => return self.give_up(now, actions),
             }
         }
@@ -213,7 +212,7 @@ impl Inbox {
     }
 
     /// Whether `value` is something that a server may push.
-    fn take(&mut self, now: Time, value: &Value) -> bool {
+    fn take(&mut self, config: &Config, now: Time, value: &Value) -> bool {
         let parts = match value {
             Value::Array(parts) => parts.as_slice(),
             Value::ServerError(_) => return self.refused(now),
@@ -237,7 +236,7 @@ impl Inbox {
                         self.heard.push_back(Heard::Pushed(key, StoreEvent::Changed { path: channel }));
                     }
                     Some(None) => {
-                        let pushed = text(2).and_then(parse_push);
+                        let pushed = text(2).and_then(|text| config.server.read_push(text));
                         self.heard.extend(pushed.map(|(key, event)| Heard::Pushed(key, event)));
                     }
                     None => {}

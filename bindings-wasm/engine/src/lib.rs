@@ -25,6 +25,7 @@ mod line;
 mod lock;
 mod places;
 mod requests;
+mod server;
 mod several;
 
 pub use config::Config;
@@ -33,4 +34,5 @@ pub use gates::{Barrier, Latch};
 pub use guard::Guard;
 pub use line::{Action, Which};
 pub use lock::{Asked, Lock, Outcome};
+pub use server::Server;
 pub use several::MultiLock;

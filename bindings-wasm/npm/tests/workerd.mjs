@@ -28,8 +28,10 @@ export async function serve(script, { bindings = '', more = '', services = '', p
   const modules = [
     '(name = "main.js", esModule = embed "main.js")',
     ...readdirSync(join(PACKAGE, 'dist')).filter(name => name.endsWith('.js')).map(name => `(name = "dist/${name}", esModule = embed "dist/${name}")`),
-    '(name = "wasm/lockwright.js", esModule = embed "wasm/lockwright.js")',
-    '(name = "wasm/lockwright_bg.wasm", wasm = embed "wasm/lockwright_bg.wasm")',
+    ...['lockwright', 'server'].flatMap(name => [
+      `(name = "wasm/${name}.js", esModule = embed "wasm/${name}.js")`,
+      `(name = "wasm/${name}_bg.wasm", wasm = embed "wasm/${name}_bg.wasm")`,
+    ]),
   ]
   writeFileSync(join(folder, 'config.capnp'), `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (

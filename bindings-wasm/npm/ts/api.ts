@@ -20,6 +20,7 @@ export { rest, type RestOptions } from './rest.js'
 export { MultiGuard, MultiLock } from './several.js'
 export { RwLock, Semaphore, type SemaphoreOptions } from './shared.js'
 export type { Connection, Events, Transport } from './transport.js'
+export { type Socket, webSocket } from './web_socket.js'
 
 /** How a client reaches its server. */
 export interface ConnectOptions {

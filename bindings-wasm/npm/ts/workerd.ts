@@ -2,7 +2,7 @@ import { connect as dial } from 'cloudflare:sockets'
 
 import { initSync } from '../wasm/lockwright.js'
 import module from '../wasm/lockwright_bg.wasm'
-import { type Client, type ConnectOptions, duplex, open } from './api.js'
+import { type Client, type ConnectOptions, type Socket, type Transport, duplex, open, webSocket } from './api.js'
 
 export * from './api.js'
 
@@ -19,6 +19,24 @@ export const sockets = duplex(async (hostname, port) => {
     close: () => socket.close(),
   }
 })
+
+/** A namespace of Durable Objects, as far as it is used. */
+export interface Objects {
+  idFromName(name: string): unknown
+  get(id: never): { fetch(url: string, init: { headers: Record<string, string> }): PromiseLike<unknown> }
+}
+
+/** The transport to the lock servers of this namespace, whose class is `LockServer` of `lockwright-wasm/lock-server`: the name in `lockwright://NAME` says which. */
+export function lockServer(objects: Objects): Transport {
+  return webSocket(async name => {
+    const object = objects.get(objects.idFromName(name) as never)
+    const answer = (await object.fetch('https://lock-server/', { headers: { Upgrade: 'websocket' } })) as { webSocket: (Socket & { accept(): void }) | null }
+    const socket = answer.webSocket
+    if (socket === null) throw Object.assign(new Error('the object is no lock server'), { code: 'ECONNREFUSED' })
+    socket.accept()
+    return socket
+  })
+}
 
 /**
  * A client of the Redis server at `url`, over `cloudflare:sockets` unless a transport is given. Its connections belong to the request that makes them: one

@@ -1,6 +1,6 @@
 //! `lockwright-pack component MODULE OUT` makes a WASI component of a module that has its types in a section;
 //! `lockwright-pack compose PLUGIN COMPONENT OUT` puts a component into one that imports what it exports;
-//! `lockwright-pack javascript MODULE FOLDER` makes what Node imports of a module of wasm-bindgen's, with its types.
+//! `lockwright-pack javascript MODULE FOLDER NAME` makes what JavaScript imports of a module of wasm-bindgen's, with its types.
 
 use std::error::Error;
 use std::path::Path;
@@ -17,8 +17,8 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["component", module, out] => component(module, out),
         ["compose", plugin, component, out] => compose(plugin, component, out),
-        ["javascript", module, folder] => javascript(module, folder),
-        _ => Err("say component MODULE OUT, compose PLUGIN COMPONENT OUT, or javascript MODULE FOLDER".into()),
+        ["javascript", module, folder, name] => javascript(module, folder, name),
+        _ => Err("say component MODULE OUT, compose PLUGIN COMPONENT OUT, or javascript MODULE FOLDER NAME".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -45,8 +45,8 @@ fn compose(plugin: &str, component: &str, out: &str) -> Done {
     Ok(std::fs::write(out, graph.encode(EncodeOptions::default())?)?)
 }
 
-fn javascript(module: &str, folder: &str) -> Done {
+fn javascript(module: &str, folder: &str, name: &str) -> Done {
     let mut generator = wasm_bindgen_cli_support::Bindgen::new();
-    generator.input_path(module).typescript(true).out_name("lockwright").remove_name_section(true).web(true)?;
+    generator.input_path(module).typescript(true).out_name(name).remove_name_section(true).web(true)?;
     Ok(generator.generate(Path::new(folder))?)
 }

@@ -127,12 +127,19 @@ impl Scripts {
         Some(digest.get_or_init(|| by_digest(call)))
     }
 
-    /// Writes the command that asks for all of `group`; `whole` sends the script itself instead of its digest.
+    /// Writes the command that asks for all of `group`: a script, or where a call has none its own name, which a lock
+    /// server of ours knows. `whole` sends the script itself instead of its digest.
     pub fn write(&self, out: &mut Vec<u8>, group: &[Request], given: Given<'_>, whole: bool) {
         let Some(Request { call, .. }) = group.first() else { return };
         let beside = |request: &Request| request.args.iter().filter(|arg| matches!(arg, Arg::Key(_))).count();
         let keys: usize = group.iter().map(|request| 1 + beside(request)).sum();
         let words: usize = group.iter().map(|request| 1 + request.args.len()).sum();
+        if call.body.is_empty() {
+            out.begin(1 + words);
+            out.word(call.name.as_bytes());
+            out.word(group[0].key.as_bytes());
+            return arguments(out, group, given);
+        }
         out.begin(3 + words);
         match self.digest(call) {
             Some(digest) if !whole => out.extend_from_slice(digest),
@@ -150,23 +157,32 @@ impl Scripts {
                 }
             }
         }
-        for arg in group.iter().flat_map(|request| &request.args) {
-            match arg {
-                Arg::Key(_) => {}
-                Arg::Int(number) => out.number(*number),
-                Arg::Text(text) => out.word(text.as_bytes()),
-                Arg::Nothing | Arg::Node(_) => out.word(b""),
-                Arg::NotAfter => out.number(given.not_after.0),
-                Arg::Run => out.word(given.run.as_bytes()),
-            }
+        arguments(out, group, given);
+    }
+}
+
+fn arguments(out: &mut Vec<u8>, group: &[Request], given: Given<'_>) {
+    for arg in group.iter().flat_map(|request| &request.args) {
+        match arg {
+            Arg::Key(_) => {}
+            Arg::Int(number) => out.number(*number),
+            Arg::Text(text) => out.word(text.as_bytes()),
+            Arg::Nothing | Arg::Node(_) => out.word(b""),
+            Arg::NotAfter => out.number(given.not_after.0),
+            Arg::Run => out.word(given.run.as_bytes()),
         }
     }
+}
+
+/// Whether requests of `call` travel together: those of a lock server's own words go one by one.
+fn is_batched(call: &Call) -> bool {
+    call.batch && !call.body.is_empty()
 }
 
 /// The requests of a write, by the command each will travel in.
 pub fn groups(requests: &[Request], by_slot: bool) -> SmallVec<[&[Request]; 1]> {
     let together = |a: &Request, b: &Request| {
-        a.call.batch && std::ptr::eq(a.call, b.call) && (!by_slot || slots::of(&a.key) == slots::of(&b.key))
+        is_batched(a.call) && std::ptr::eq(a.call, b.call) && (!by_slot || slots::of(&a.key) == slots::of(&b.key))
     };
     requests.chunk_by(together).flat_map(|run| run.chunks(BATCH)).collect()
 }
@@ -181,9 +197,9 @@ pub fn replies<'a>(answered: impl IntoIterator<Item = (&'a [Request], Value)>) -
     let mut all = Vec::with_capacity(1);
     for (group, value) in answered {
         match (reply(value)?, group) {
-            (Reply::List(list), [first, ..]) if first.call.batch && list.len() == group.len() => all.extend(list),
+            (Reply::List(list), [first, ..]) if is_batched(first.call) && list.len() == group.len() => all.extend(list),
             (error @ Reply::Error { .. }, _) => all.extend(std::iter::repeat_n(error, group.len())),
-            (one, [only]) if !only.call.batch => all.push(one),
+            (one, [only]) if !is_batched(only.call) => all.push(one),
             _ => return Err(strange("a batch was not answered by a list of its length")),
         }
     }

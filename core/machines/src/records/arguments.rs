@@ -38,6 +38,8 @@ impl<'a> Arguments<'a> {
         match self.0.get(i) {
             Some(Arg::Int(value)) => Some(*value),
             Some(Arg::NotAfter) => Some(i64::MAX),
+            // It was written as a word, and read by somebody who does not know what it is.
+            Some(Arg::Text(text)) => text.parse().ok(),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@ use crate::engine::Procedure;
 use crate::guarantee::Guarantees;
 use crate::latch_machine::LatchCalls;
 use crate::native_machine::{Calls, NativeLayout, OwnCalls};
-use crate::protocol::Request;
+use crate::protocol::{Call, Request};
 use crate::shared_machine::SharedCalls;
 
 /// The procedures of locks.
@@ -29,6 +29,19 @@ pub fn layout(prefix: &str, guarantees: fn() -> Guarantees) -> NativeLayout {
         name_of: |prefix, key| key.strip_prefix(prefix).map(str::to_owned),
         prefix: prefix.to_owned(),
     }
+}
+
+/// The procedure of this name, if there is one.
+pub fn call(name: &str) -> Option<&'static Call> {
+    let Calls { acquire, renew, release, undo, inspect, break_hold, list } = &LOCK;
+    let of_locks = [acquire, renew, release, undo, inspect, break_hold, list, &OWN.pass];
+    let SharedCalls { acquire, renew, change, release, undo, break_hold, resize } = &SHARED;
+    let of_shared = [acquire, renew, change, release, undo, break_hold, resize];
+    let LatchCalls { wait, leave, change, look, past: _ } = &LATCH;
+    let of_latches = [wait, leave, change, look];
+    let BarrierCalls { arrive, leave, look, past: _ } = &BARRIER;
+    let all = of_locks.into_iter().chain(of_shared).chain(of_latches).chain([arrive, leave, look]);
+    all.into_iter().find(|call| call.name == name)
 }
 
 /// Whether the request is one for a page of names.

@@ -1,0 +1,69 @@
+//! Which server it is, and what differs for that.
+
+use std::sync::Arc;
+
+use lockwright_machines::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use lockwright_machines::protocol::{Call, Layout, StoreEvent};
+use lockwright_machines::stores::redis::layouts::{self, native_scripts};
+use lockwright_machines::{cell_layout, push};
+
+/// How many a script of a Redis server finds to listen on a channel.
+static FOUND: Call =
+    Call { name: "listeners", body: &["return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]"], batch: false };
+
+/// The same of a lock server, which has a word for it.
+static LISTENERS: Call = Call { name: "listeners", body: &[], batch: false };
+
+/// See the [module](self).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// A Redis server.
+    Redis,
+    /// A lock server of ours, such as a Durable Object.
+    Ours,
+}
+
+impl Server {
+    /// The layouts of locks there, for names that get `prefix` put before them.
+    pub(crate) fn layouts(self, prefix: &str) -> Vec<Arc<dyn Layout>> {
+        match self {
+            Server::Redis => layouts::all(prefix),
+            Server::Ours => vec![Arc::new(cell_layout::layout(prefix, guarantees))],
+        }
+    }
+
+    /// What tells how many listen on the channel that is its argument.
+    pub(crate) fn listeners(self) -> &'static Call {
+        match self {
+            Server::Redis => &FOUND,
+            Server::Ours => &LISTENERS,
+        }
+    }
+
+    /// What was pushed to an inbox, and for which key; none of what is nothing of the kind.
+    pub(crate) fn read_push(self, text: &str) -> Option<(Arc<str>, StoreEvent)> {
+        match self {
+            Server::Redis => native_scripts::parse_push(text),
+            Server::Ours => push::decode(text).map(|(key, event)| (key.into(), event)),
+        }
+    }
+}
+
+fn guarantees() -> Guarantees {
+    Guarantees {
+        store: "lock server",
+        layout: "native",
+        exclusive_until: ExclusiveUntil::Deadline,
+        token: TokenRises::WithStoreClock,
+        fair: true,
+        reentrant: true,
+        shared: true,
+        push: true,
+        survives_disconnect: true,
+        incarnation: true,
+        notes: &[
+            "Each record is on the object's disk before an answer leaves it; one that is evicted or moved goes on with what it had.",
+            "Tokens are the clock of the machine that the object runs on.",
+        ],
+    }
+}

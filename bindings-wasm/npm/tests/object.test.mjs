@@ -1,0 +1,117 @@
+// The lock server in a Durable Object, in real workerd, with its storage on a disk.
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+
+import { requests, serve } from './workerd.mjs'
+
+// scripts/full.d plays more.
+const COUNT = Number(process.env.LOCKWRIGHT_TEST_REQUESTS ?? 200)
+const SCRIPT = fileURLToPath(new URL('worker/object.js', import.meta.url))
+
+let worker, origin, disk
+let count = 0
+
+/** Serves the Worker, on the disk that it had before. */
+const begin = port =>
+  serve(SCRIPT, {
+    port,
+    bindings: `(name = "LOCKS", durableObjectNamespace = "Locks"), (name = "ORIGIN", text = "http://127.0.0.1:${origin.address().port}/")`,
+    more: 'globalOutbound = "internet", durableObjectNamespaces = [(className = "Locks", uniqueKey = "locks", enableSql = true)], durableObjectStorage = (localDisk = "disk"),',
+    services: `, (name = "disk", disk = (path = "${disk}", writable = true))`,
+  })
+
+before(async () => {
+  disk = mkdtempSync(join(tmpdir(), 'lockwright-object-'))
+  origin = createServer((request, response) => {
+    if (request.method !== 'PUT') return response.end(String(count))
+    let text = ''
+    request.on('data', bytes => (text += bytes)).on('end', () => response.end(String((count = Number(text)))))
+  }).listen(0, '127.0.0.1')
+  await new Promise(listening => origin.once('listening', listening))
+  worker = await begin()
+})
+
+after(async () => {
+  await worker?.stop()
+  origin?.close()
+  origin?.closeAllConnections()
+  rmSync(disk, { recursive: true, force: true })
+})
+
+const ask = async path => (await fetch(`${worker.url}${path}`)).json()
+
+/** The requests that were answered with 200, and the others. */
+function tally(answers) {
+  const done = answers.filter(({ status }) => status === 200)
+  return { done, failed: answers.filter(({ status }) => status !== 200) }
+}
+
+test('many requests, 32 at once, share one lock of the object, exactly', async () => {
+  count = 0
+  const { done, failed } = tally(await requests(`${worker.url}/add?lock=hot`, COUNT, 32))
+  assert.deepEqual(failed, [], worker.said())
+  assert.equal(count, COUNT)
+  assert.equal(new Set(done.map(({ token }) => token)).size, COUNT)
+})
+
+test('all that is made of locks works with the object', async () => {
+  const [answer] = await requests(`${worker.url}/all?lock=all`, 1, 1)
+  assert.deepEqual(answer, { status: 200, opened: true, parties: [0, 1], held: true, outcomes: ['released', 'released', 'released'] })
+})
+
+test('an object that is evicted, again and again, goes on with the locks that it had', async () => {
+  count = 0
+  const all = requests(`${worker.url}/add?lock=evicted`, COUNT, 16)
+  let over = false
+  void all.finally(() => (over = true))
+  let evictions = 0
+  for (let next = COUNT / 10; !over; ) {
+    if (count >= next) {
+      await (await fetch(`${worker.url}/evict`)).arrayBuffer()
+      evictions++
+      next = count + COUNT / 10
+    }
+    await new Promise(turn => setTimeout(turn, 2))
+  }
+  const { done, failed } = tally(await all)
+  assert.ok(evictions >= 3, `${evictions} evictions`)
+  assert.deepEqual(failed, [], worker.said())
+  assert.equal(count, done.length)
+  const tokens = done.map(({ token }) => BigInt(token))
+  assert.equal(new Set(tokens).size, COUNT)
+})
+
+test('a server that was killed has its locks when it is there again', async () => {
+  const { token, secret } = await ask('/export?lock=killed')
+  const { port } = worker
+  await worker.stop()
+  worker = await begin(port)
+  assert.deepEqual(await ask('/try?lock=killed'), { got: false })
+  const resumed = await ask(`/resume?secret=${encodeURIComponent(secret)}`)
+  assert.equal(resumed.outcome, 'released')
+  assert.ok(BigInt(resumed.token) > BigInt(token))
+  assert.deepEqual(await ask('/try?lock=killed'), { got: true, outcome: 'released' })
+})
+
+test('a program outside shares the locks over a WebSocket that the Worker hands on', async () => {
+  count = 0
+  const program = fileURLToPath(new URL('web_socket.mjs', import.meta.url))
+  const outside = promisify(execFile)(process.execPath, ['--experimental-websocket', '--no-warnings', program, `${worker.url}/connect`, origin.address().port, '40'])
+  const { failed } = tally(await requests(`${worker.url}/add?lock=hot`, 40, 8))
+  assert.deepEqual(failed, [], worker.said())
+  const { stdout } = await outside
+  assert.deepEqual(JSON.parse(stdout), { locked: 40, store: 'lock server', foreign: 'unsupported', password: 'invalid_config' })
+  assert.equal(count, 80)
+})
+
+test('what is no client of a lock server is refused, and leaves the others alone', async () => {
+  assert.equal((await fetch(`${worker.url}/connect`)).status, 426)
+  assert.deepEqual(await ask('/try?lock=after'), { got: true, outcome: 'released' })
+})

@@ -1,0 +1,75 @@
+// A lock server at the edge, and what the tests have Workers do with it: each request adds one to a counter that only
+// the lock keeps exact.
+import { connect, lockServer } from './dist/workerd.js'
+import { LockServer } from './dist/lock_server.js'
+
+/** The lock server, which the tests can stop as the runtime may. */
+export class Locks extends LockServer {
+  #state
+
+  constructor(state, env) {
+    super(state, env)
+    this.#state = state
+  }
+
+  async fetch(request) {
+    const { pathname } = new URL(request.url)
+    if (pathname === '/records') return Response.json([...this.#state.storage.sql.exec('SELECT key FROM records').raw()].flat())
+    if (pathname === '/evict') this.#state.abort('evicted by a test')
+    return super.fetch(request)
+  }
+}
+
+export default {
+  async fetch(request, { LOCKS, ORIGIN }) {
+    const { pathname, searchParams } = new URL(request.url)
+    const object = () => LOCKS.get(LOCKS.idFromName('orders'))
+    if (pathname === '/connect') return object().fetch(request)
+    if (pathname === '/records') return object().fetch('https://locks/records')
+    if (pathname === '/evict') {
+      await object().fetch('https://locks/evict').catch(() => {})
+      return Response.json({})
+    }
+    const client = await connect('lockwright://orders?ttl=5s', { transport: lockServer(LOCKS) })
+    try {
+      return Response.json(await does[pathname](client, searchParams, ORIGIN))
+    } catch (error) {
+      return Response.json({ code: error.code, message: String(error.stack ?? error) }, { status: 500 })
+    } finally {
+      await client.close()
+    }
+  },
+}
+
+const does = {
+  async '/export'(client, asked) {
+    const guard = await client.lock(asked.get('lock')).acquire()
+    return { token: String(guard.token), secret: await guard.export('30s') }
+  },
+  async '/try'(client, asked) {
+    const guard = await client.lock(asked.get('lock')).tryAcquire()
+    return { got: guard !== null, outcome: await guard?.release() }
+  },
+  async '/resume'(client, asked) {
+    const guard = await client.resume(asked.get('secret'))
+    return { token: String(guard.token), outcome: await guard.release() }
+  },
+  async '/add'(client, asked, origin) {
+    const guard = await client.lock(asked.get('lock')).acquire({ timeout: 60_000 })
+    const seen = Number(await (await fetch(origin)).text())
+    await (await fetch(origin, { method: 'PUT', body: String(seen + 1) })).text()
+    return { token: String(guard.token), outcome: await guard.release() }
+  },
+  async '/all'(client, asked) {
+    const name = asked.get('lock')
+    const reader = await client.rwlock(`${name}-rw`).read.acquire()
+    const permit = await client.semaphore(`${name}-s`, 2).acquire()
+    const latch = client.latch(`${name}-l`, 1)
+    await latch.countDown()
+    const passed = await Promise.all([client.barrier(`${name}-b`, 2).wait(), client.barrier(`${name}-b`, 2).wait()])
+    const several = await client.multiLock([`${name}-1`, `${name}-2`]).acquire()
+    const { holder } = await client.inspect(`${name}-1`)
+    const outcomes = await Promise.all([reader, permit, several].map(guard => guard.release()))
+    return { opened: await latch.wait(), parties: passed.map(({ index }) => index).sort(), held: holder !== null, outcomes }
+  },
+}

@@ -1,0 +1,67 @@
+import { type Duplex, duplex } from './duplex.js'
+import type { Transport } from './transport.js'
+
+/** As runtimes have one, as far as it is used. */
+export interface Socket {
+  binaryType?: string
+  readonly readyState: number
+  send(bytes: Uint8Array): void
+  close(): void
+  addEventListener(type: string, listener: (event: never) => void): void
+}
+
+/** The state of one that is open. */
+const OPEN = 1
+
+/**
+ * The transport to a lock server, over a WebSocket for each connection: `open` makes one, given the name in the address `lockwright://NAME`. It is waited for until it is
+ * open, if it is not.
+ */
+export function webSocket(open: (name: string) => Socket | PromiseLike<Socket>): Transport {
+  return duplex(async name => {
+    const socket = await open(name)
+    socket.binaryType = 'arraybuffer'
+    const stream = new Stream(socket)
+    await stream.opened
+    return stream
+  })
+}
+
+class Stream implements Duplex {
+  readonly opened: Promise<void>
+  readonly #socket: Socket
+  readonly #came: (Uint8Array | null)[] = []
+  #take: ((bytes: Uint8Array | null) => void) | undefined
+
+  constructor(socket: Socket) {
+    this.#socket = socket
+    socket.addEventListener('message', ({ data }: { data: ArrayBuffer | string }) => this.#put(typeof data === 'string' ? null : new Uint8Array(data)))
+    socket.addEventListener('close', () => this.#put(null))
+    this.opened = new Promise((resolve, reject) => {
+      if (socket.readyState === OPEN) return resolve()
+      socket.addEventListener('open', () => resolve())
+      socket.addEventListener('error', () => reject(Object.assign(new Error('the WebSocket could not be opened'), { code: 'ECONNREFUSED' })))
+    })
+    socket.addEventListener('error', () => this.#put(null))
+  }
+
+  #put(bytes: Uint8Array | null): void {
+    const take = this.#take
+    this.#take = undefined
+    if (take === undefined) this.#came.push(bytes)
+    else take(bytes)
+  }
+
+  send(bytes: Uint8Array): void {
+    this.#socket.send(bytes)
+  }
+
+  receive(): Promise<Uint8Array | null> {
+    const came = this.#came.shift()
+    return came === undefined ? new Promise(take => (this.#take = take)) : Promise.resolve(came)
+  }
+
+  close(): void {
+    this.#socket.close()
+  }
+}
