@@ -9,6 +9,7 @@ import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 
+import { Origin } from '../../../examples/edge/origin.mjs'
 import { requests, serve } from './workerd.mjs'
 
 // scripts/full.d plays more.
@@ -18,12 +19,12 @@ const SCRIPT = fileURLToPath(new URL('worker/object.js', import.meta.url))
 let worker, origin, disk
 let count = 0
 
-/** Serves the Worker, on the disk that it had before. */
-const begin = port =>
-  serve(SCRIPT, {
+/** Serves a script whose objects are of this class, on the disk that they had before. */
+const begin = (port, script = SCRIPT, name = 'Locks', from = `http://127.0.0.1:${origin.address().port}/`) =>
+  serve(script, {
     port,
-    bindings: `(name = "LOCKS", durableObjectNamespace = "Locks"), (name = "ORIGIN", text = "http://127.0.0.1:${origin.address().port}/")`,
-    more: 'globalOutbound = "internet", durableObjectNamespaces = [(className = "Locks", uniqueKey = "locks", enableSql = true)], durableObjectStorage = (localDisk = "disk"),',
+    bindings: `(name = "LOCKS", durableObjectNamespace = "${name}"), (name = "ORIGIN", text = "${from}")`,
+    more: `globalOutbound = "internet", durableObjectNamespaces = [(className = "${name}", uniqueKey = "locks", enableSql = true)], durableObjectStorage = (localDisk = "disk"),`,
     services: `, (name = "disk", disk = (path = "${disk}", writable = true))`,
   })
 
@@ -109,6 +110,23 @@ test('a program outside shares the locks over a WebSocket that the Worker hands 
   const { stdout } = await outside
   assert.deepEqual(JSON.parse(stdout), { locked: 40, store: 'lock server', foreign: 'unsupported', password: 'invalid_config' })
   assert.equal(count, 80)
+})
+
+test('the script of examples/workers claims each coupon once', async () => {
+  const stocks = new Origin()
+  stocks.stock('summer', COUNT)
+  const script = fileURLToPath(new URL('../../../examples/workers/claim.js', import.meta.url))
+  const claims = await begin(undefined, script, 'LockServer', await stocks.listen(0))
+  try {
+    const answers = await requests(`${claims.url}/coupons/summer/claim`, COUNT + 10, 32, { method: 'POST' })
+    const claimed = answers.filter(({ status }) => status === 200)
+    assert.deepEqual(claimed.map(({ left }) => left).sort((a, b) => a - b), Array.from({ length: COUNT }, (_, left) => left))
+    assert.deepEqual(answers.filter(({ status }) => status !== 200), Array(10).fill({ status: 410, claimed: false, left: 0 }))
+    assert.equal(stocks.left('summer'), 0)
+  } finally {
+    await claims.stop()
+    stocks.close()
+  }
 })
 
 test('what is no client of a lock server is refused, and leaves the others alone', async () => {

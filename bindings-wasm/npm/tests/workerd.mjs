@@ -28,6 +28,9 @@ export async function serve(script, { bindings = '', more = '', services = '', p
   const modules = [
     '(name = "main.js", esModule = embed "main.js")',
     ...readdirSync(join(PACKAGE, 'dist')).filter(name => name.endsWith('.js')).map(name => `(name = "dist/${name}", esModule = embed "dist/${name}")`),
+    // As a bundler finds them.
+    `(name = "lockwright-wasm", esModule = "export * from './dist/workerd.js'")`,
+    `(name = "lockwright-wasm/lock-server", esModule = "export * from '../dist/lock_server.js'")`,
     ...['lockwright', 'server'].flatMap(name => [
       `(name = "wasm/${name}.js", esModule = embed "wasm/${name}.js")`,
       `(name = "wasm/${name}_bg.wasm", wasm = embed "wasm/${name}_bg.wasm")`,

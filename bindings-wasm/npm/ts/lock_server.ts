@@ -1,9 +1,13 @@
-import { DurableObject, type DurableObjectState, type ObjectSocket } from 'cloudflare:workers'
+import { DurableObject } from 'cloudflare:workers'
 
 import { Server, initSync } from '../wasm/server.js'
 import module from '../wasm/server_bg.wasm'
 
 initSync({ module })
+
+// By these ways the types are the same as in Cloudflare's own, which have other names for them.
+type State = ConstructorParameters<typeof DurableObject>[0]
+type ObjectSocket = Parameters<NonNullable<DurableObject['webSocketMessage']>>[0]
 
 /** Where the server has its records. */
 interface Disk {
@@ -29,12 +33,12 @@ interface Known {
  * own. Whom to let in is the Worker's to say: the object asks for no password.
  */
 export class LockServer extends DurableObject {
-  readonly #state: DurableObjectState
+  readonly #state: State
   readonly #server: Server
   readonly #sockets = new Map<number, ObjectSocket>()
   #last = 0
 
-  constructor(state: DurableObjectState, env: unknown) {
+  constructor(state: State, env: unknown) {
     super(state, env)
     this.#state = state
     const { sql } = state.storage

@@ -18,7 +18,7 @@ declare module 'cloudflare:workers' {
     alarm(): Promise<void>
   }
   /** A WebSocket that outlives the object's sleep. */
-  export interface ObjectSocket {
+  interface ObjectSocket {
     send(bytes: Uint8Array): void
     close(code?: number, reason?: string): void
     serializeAttachment(value: unknown): void
@@ -27,7 +27,7 @@ declare module 'cloudflare:workers' {
   interface Rows {
     raw(): IterableIterator<string[]>
   }
-  export interface DurableObjectState {
+  interface DurableObjectState {
     readonly storage: {
       readonly sql: { exec(statement: string, ...values: (string | number)[]): Rows }
       getAlarm(): Promise<number | null>
@@ -38,7 +38,7 @@ declare module 'cloudflare:workers' {
   }
 }
 
-declare const WebSocketPair: new () => Record<0 | 1, import('cloudflare:workers').ObjectSocket>
+declare const WebSocketPair: new () => Record<0 | 1, Parameters<import('cloudflare:workers').DurableObject['webSocketMessage']>[0]>
 
 declare module '*.wasm' {
   const module: WebAssembly.Module

@@ -1,6 +1,7 @@
 //! `lockwright-pack component MODULE OUT` makes a WASI component of a module that has its types in a section;
 //! `lockwright-pack compose PLUGIN COMPONENT OUT` puts a component into one that imports what it exports;
-//! `lockwright-pack javascript MODULE FOLDER NAME` makes what JavaScript imports of a module of wasm-bindgen's, with its types.
+//! `lockwright-pack javascript MODULE FOLDER NAME` makes what JavaScript imports, with its types, of a module of
+//! wasm-bindgen's.
 
 use std::error::Error;
 use std::path::Path;

@@ -434,6 +434,7 @@ impl At {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockwright_machines::cell_layout;
     use lockwright_machines::stores::redis::layouts::native_scripts::CALLS;
 
     fn ends(bytes: &[u8], step: usize) -> Result<usize, Broken> {
@@ -520,6 +521,8 @@ mod tests {
         assert_eq!(packed(&CALLS.acquire, false), evalsha);
         assert!(packed(&CALLS.acquire, true).starts_with("*5\r\n$4\r\nEVAL\r\n"));
         assert!(packed(&CALLS.undo, false).starts_with("*5\r\n$4\r\nEVAL\r\n"));
+        // A lock server's own procedures have no script.
+        assert_eq!(packed(&cell_layout::LOCK.undo, false), "*3\r\n$4\r\nundo\r\n$1\r\nk\r\n$2\r\n77\r\n");
     }
 
     #[test]

@@ -12,7 +12,8 @@
 //! All of them are a [`cell::Cell`]; the stores that run them themselves have one [`engine`] and one layout
 //! ([`cell_layout`]). Who waits for a lock, or for what is shared, stands in one kind of queue ([`in_order`]). What
 //! latches and barriers have in common is in [`gate_layout`] (their layout) and [`remembered`] (attempts whose copies
-//! may come). Where a store keeps no more than texts, a record is [`written`] as one ([`text`]), and so is what it pushes ([`push`]). What lies there is told by one look, whichever it is ([`inspection`]).
+//! may come). Where a store keeps no more than texts, a record is [`written`] as one ([`text`]), and so is what it
+//! pushes ([`push`]). What lies there is told by one look, whichever it is ([`inspection`]).
 
 pub(crate) mod arguments;
 pub mod barrier_cell;

@@ -32,8 +32,8 @@ pub struct Computed {
     pub kept: Option<Written>,
 }
 
-/// Runs `requests`, one after the other, on what is `written` there at `now`. Whether somebody listens at an inbox is `alive`'s
-/// to say.
+/// Runs `requests`, one after the other, on what is `written` there at `now`. Whether somebody listens at an inbox is
+/// `alive`'s to say.
 pub fn compute<'a>(
     written: Option<&Written>,
     requests: impl Iterator<Item = &'a Request>,

@@ -1,0 +1,34 @@
+// "Claim a coupon", as a script for Workers: `POST /coupons/NAME/claim` takes the lock `coupon:NAME`, asks an origin for the stock and
+// writes one fewer, with the fencing token. Locks are in Redis where the variable REDIS has its address, else in the Durable Object
+// that is bound as LOCKS.
+import { connect, lockServer } from 'lockwright-wasm'
+
+export { LockServer } from 'lockwright-wasm/lock-server'
+
+export default {
+  async fetch(request, env) {
+    const [, name] = /^\/coupons\/([\w-]{1,64})\/claim$/.exec(new URL(request.url).pathname) ?? []
+    if (name === undefined || request.method !== 'POST') return refused(404, 'not_found', 'POST to /coupons/NAME/claim')
+    // A client for each request: in Workers connections belong to the request that makes them.
+    const client = env.REDIS ? await connect(env.REDIS) : await connect('lockwright://coupons', { transport: lockServer(env.LOCKS) })
+    try {
+      return await client.lock(`coupon:${name}`).using(guard => claim(`${env.ORIGIN}/coupons/${name}`, guard), { timeout: '10s' })
+    } catch (error) {
+      return refused(error.code === 'timeout' ? 504 : 503, error.code ?? 'internal', error.message)
+    } finally {
+      await client.close()
+    }
+  },
+}
+
+async function claim(stock, { token, signal }) {
+  const left = Number(await (await fetch(stock, { signal })).text())
+  if (left === 0) return Response.json({ claimed: false, left }, { status: 410 })
+  const { status } = await fetch(`${stock}?fence=${token}`, { method: 'PUT', body: String(left - 1), signal })
+  if (status !== 204) return refused(503, 'stale_token', 'somebody claimed later and wrote sooner: nothing was claimed')
+  return Response.json({ claimed: true, left: left - 1, token: String(token) })
+}
+
+function refused(status, code, message) {
+  return Response.json({ code, message }, { status })
+}
