@@ -9,11 +9,16 @@ import { inspect } from 'node:util'
 import { countUp, now, replace, say } from './node_common.mjs'
 
 const isWasm = process.argv[2] === 'wasm'
-const { connect, LockError, onEvent, Owner } = await import(isWasm ? '../../bindings-wasm/npm/dist/index.js' : '../../bindings-node/dist/index.mjs')
+const { connect: dial, LockError, onEvent, Owner, webSocket } = await import(isWasm ? '../../bindings-wasm/npm/dist/index.js' : '../../bindings-node/dist/index.mjs')
 
 const milliseconds = seconds => Number(seconds === 'nan' ? NaN : seconds === 'inf' ? Infinity : seconds) * 1000
 // JSON has no infinity.
 const seconds = milliseconds => Math.min(milliseconds / 1000, Number.MAX_SAFE_INTEGER)
+
+/** A client; the name of a lock server is its port. */
+function connect(uri) {
+  return uri.startsWith('lockwright://') ? dial(uri, { transport: webSocket(port => new WebSocket(`ws://127.0.0.1:${port}/`)) }) : dial(uri)
+}
 
 const clients = new Map()
 const uris = new Map()

@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 
 import { Origin } from '../../../examples/edge/origin.mjs'
-import { requests, serve } from './workerd.mjs'
+import { objects, requests, serve } from './workerd.mjs'
 
 // scripts/full.d plays more.
 const COUNT = Number(process.env.LOCKWRIGHT_TEST_REQUESTS ?? 200)
@@ -20,13 +20,10 @@ let worker, origin, disk
 let count = 0
 
 /** Serves a script whose objects are of this class, on the disk that they had before. */
-const begin = (port, script = SCRIPT, name = 'Locks', from = `http://127.0.0.1:${origin.address().port}/`) =>
-  serve(script, {
-    port,
-    bindings: `(name = "LOCKS", durableObjectNamespace = "${name}"), (name = "ORIGIN", text = "${from}")`,
-    more: `globalOutbound = "internet", durableObjectNamespaces = [(className = "${name}", uniqueKey = "locks", enableSql = true)], durableObjectStorage = (localDisk = "disk"),`,
-    services: `, (name = "disk", disk = (path = "${disk}", writable = true))`,
-  })
+function begin(port, script = SCRIPT, name = 'Locks', from = `http://127.0.0.1:${origin.address().port}/`) {
+  const { bindings, more, services } = objects(name, disk)
+  return serve(script, { port, services, bindings: `${bindings}, (name = "ORIGIN", text = "${from}")`, more: `globalOutbound = "internet", ${more}` })
+}
 
 before(async () => {
   disk = mkdtempSync(join(tmpdir(), 'lockwright-object-'))

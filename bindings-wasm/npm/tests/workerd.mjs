@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 
 const PACKAGE = join(dirname(fileURLToPath(import.meta.url)), '..')
 // Only the program itself: what starts it waits for it in a way that outlives a signal.
-const WORKERD = join(PACKAGE, '../tests/tools/node_modules/@cloudflare/workerd-linux-64/bin/workerd')
+export const WORKERD = join(PACKAGE, '../tests/tools/node_modules/@cloudflare/workerd-linux-64/bin/workerd')
 
 export async function freePort() {
   const server = createServer().listen(0, '127.0.0.1')
@@ -18,10 +18,17 @@ export async function freePort() {
   return port
 }
 
-/** Serves `script`, which finds the package beside it, until `stop`. `more` is put into the worker, `services` beside it. */
-export async function serve(script, { bindings = '', more = '', services = '', port } = {}) {
-  const folder = mkdtempSync(join(tmpdir(), 'lockwright-workerd-'))
-  port ??= await freePort()
+/** Durable Objects of this class of a script's, bound to it as LOCKS, that keep their locks in a folder. */
+export function objects(name, folder) {
+  return {
+    bindings: `(name = "LOCKS", durableObjectNamespace = "${name}")`,
+    more: `durableObjectNamespaces = [(className = "${name}", uniqueKey = "locks", enableSql = true)], durableObjectStorage = (localDisk = "disk"),`,
+    services: `, (name = "disk", disk = (path = "${folder}", writable = true))`,
+  }
+}
+
+/** Puts into a folder what workerd needs to serve `script`, which finds the package beside it, at a port. `more` is put into the worker, `services` beside it. */
+export function configure(folder, port, script, { bindings = '', more = '', services = '' }) {
   symlinkSync(join(PACKAGE, 'dist'), join(folder, 'dist'))
   symlinkSync(join(PACKAGE, 'wasm'), join(folder, 'wasm'))
   symlinkSync(script, join(folder, 'main.js'))
@@ -48,6 +55,13 @@ const worker :Workerd.Worker = (
   ${more}
 );
 `)
+}
+
+/** Serves a {@link configure | configured} script until `stop`, at a free port unless one is given. */
+export async function serve(script, { port, ...options } = {}) {
+  const folder = mkdtempSync(join(tmpdir(), 'lockwright-workerd-'))
+  port ??= await freePort()
+  configure(folder, port, script, options)
   const child = spawn(WORKERD, ['serve', join(folder, 'config.capnp'), '--verbose'], { stdio: ['ignore', 'ignore', 'pipe'] })
   let said = ''
   child.stderr.on('data', bytes => (said += bytes))

@@ -1,0 +1,27 @@
+// A Worker that lets everybody reach one lock server, and has it do what the scenarios ask of a server.
+import { LockServer } from 'lockwright-wasm/lock-server'
+
+// Records stay for a while. What must not is somebody in them.
+const RESIDUE = `SELECT key, record FROM records WHERE instr(key, ?) > 0 AND kind IN ('lock', 'rwlock', 'semaphore')
+  AND record NOT LIKE '%"hold":null%"waiting":[]%' AND record NOT LIKE '%"used":0,%"waiting":[]%'`
+
+export class Locks extends LockServer {
+  #sql
+
+  constructor(state, env) {
+    super(state, env)
+    this.#sql = state.storage.sql
+  }
+
+  async fetch(request) {
+    const { pathname, searchParams } = new URL(request.url)
+    if (pathname === '/residue') return new Response([...this.#sql.exec(RESIDUE, searchParams.get('part')).raw()].map(row => row.join(' ')).join('\n'))
+    if (pathname !== '/foreign') return super.fetch(request)
+    this.#sql.exec("INSERT OR REPLACE INTO records VALUES (?, 'carousel', '{}')", searchParams.get('key'))
+    return new Response()
+  }
+}
+
+export default {
+  fetch: (request, { LOCKS }) => LOCKS.get(LOCKS.idFromName('locks')).fetch(request),
+}
