@@ -119,7 +119,7 @@ def module_in(file):
     """What a file calls the module that knows which mutant runs. It is the machines'; the core hands it on."""
     if file.startswith((f"{MACHINES}/src/", "core/src/")):
         return f"crate::{MODULE}"
-    return f"lockwright_machines::{MODULE}" if file.startswith("core/") else f"lockwright::{MODULE}"
+    return f"lockwright_machines::{MODULE}" if file.startswith(("core/", "bindings-wasm/")) else f"lockwright::{MODULE}"
 
 
 def switched(tree, mutants):

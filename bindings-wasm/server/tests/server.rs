@@ -154,7 +154,7 @@ fn a_request_that_comes_too_late_takes_nothing() {
 
 #[test]
 fn what_is_no_request_is_refused_and_leaves_nothing() {
-    let long = "x".repeat(2 * MAX_BYTES + 1);
+    let (long, me, later) = ("x".repeat(2 * MAX_BYTES + 1), claimant(1, 0), NOW.0.to_string());
     for refused in [
         &["AUTH", "secret"][..],
         &["SELECT", "1"],
@@ -163,7 +163,10 @@ fn what_is_no_request_is_refused_and_leaves_nothing() {
         &["FLUSHALL"],
         &["acquire", ""],
         &["acquire", "k"],
-        &["acquire", "k", "nobody", "-1", "x", "", "1"],
+        &["acquire", "k", "nobody", "1000", &later, "", "1"],
+        &["acquire", "k", &me, "long", &later, "", "1"],
+        &["acquire", "k", &me, "1000", "later", "", "1"],
+        &["acquire", "k", &me, "1000", &later, "", ""],
         &["renew", &long, "x", "1"],
     ] {
         let mut world = World::new();
