@@ -28,6 +28,10 @@ impl Answer {
         Answer::Reply(Reply::List(vec![what, channel, Reply::Int(count as i64)]))
     }
 
+    pub(crate) fn refused(message: String) -> Self {
+        Answer::Reply(Reply::Error { code: "ERR".into(), message })
+    }
+
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Answer::Okay => out.extend_from_slice(b"+OK\r\n"),

@@ -26,6 +26,9 @@ use words::{Command, Garbled};
 /// Names in one page of a list, and records in one look for those that are over.
 const PAGE: usize = 500;
 
+/// On so many channels a connection listens at the most: a client has one, its inbox, and a socket remembers 2,048 bytes.
+const CHANNELS: usize = 16;
+
 /// For how long nothing must have happened to a record before it is removed: longer than any request can be late.
 pub const IDLE: Duration = Duration::from_secs(600);
 
@@ -111,6 +114,9 @@ impl Server {
             Command::Time => Answer::time(now),
             Command::Said => Answer::Reply(Reply::Text(String::new())),
             Command::Ping => Answer::words(["pong", ""]),
+            Command::Subscribe(_) if self.channels(connection).count() == CHANNELS => {
+                Answer::refused(format!("a connection listens on {CHANNELS} channels at the most"))
+            }
             Command::Subscribe(channel) => {
                 self.listens(connection, &channel);
                 Answer::about("subscribe", &channel, self.channels(connection).count())
@@ -124,7 +130,7 @@ impl Server {
             Command::Listeners(channel) => Answer::Reply(Reply::Int(self.listeners_of(&channel).count() as i64)),
             Command::Request(request) if cell_layout::lists(&request) => Answer::Reply(page(&request, now, storage)),
             Command::Request(request) => Answer::Reply(self.perform(&request, now, storage, sent)),
-            Command::Refused(code, message) => Answer::Reply(Reply::Error { code: code.into(), message }),
+            Command::Refused(message) => Answer::refused(message),
         }
     }
 

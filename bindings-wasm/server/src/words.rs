@@ -11,6 +11,9 @@ use lockwright_resp::input::Input;
 /// The longest key: a prefix and a name.
 const MAX_KEY: usize = 2 * MAX_BYTES;
 
+/// The longest name of a channel: those of inboxes have 20 bytes.
+const MAX_CHANNEL: usize = 64;
+
 /// What came is no command, or not all of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Garbled;
@@ -29,8 +32,8 @@ pub(crate) enum Command {
     /// How many listen on a channel.
     Listeners(Arc<str>),
     Request(Request),
-    /// This error answers it.
-    Refused(&'static str, String),
+    /// It is answered by an error that says this.
+    Refused(String),
 }
 
 /// The commands that `bytes` are, each of them whole.
@@ -70,6 +73,7 @@ fn command(value: Value) -> Result<Command, Garbled> {
         ["TIME"] => Command::Time,
         ["INFO", ..] => Command::Said,
         ["PING"] => Command::Ping,
+        ["SUBSCRIBE", channel] if channel.len() > MAX_CHANNEL => refused("the name of a channel is too long"),
         ["SUBSCRIBE", channel] => Command::Subscribe(channel.into()),
         ["UNSUBSCRIBE", channel] => Command::Unsubscribe(channel.into()),
         ["listeners", _, channel] => Command::Listeners(channel.into()),
@@ -89,7 +93,7 @@ fn command(value: Value) -> Result<Command, Garbled> {
 }
 
 fn refused(message: &str) -> Command {
-    Command::Refused("ERR", message.into())
+    Command::Refused(message.into())
 }
 
 fn unknown(name: &str) -> Command {

@@ -145,6 +145,19 @@ fn what_nobody_used_for_long_is_removed_and_a_lease_that_runs_is_not() {
 }
 
 #[test]
+fn a_connection_listens_on_few_channels_with_short_names() {
+    let mut world = World::new();
+    for i in 0..16 {
+        assert!(world.ask(&["SUBSCRIBE", &format!("lwi:{i}")]).starts_with("*3\r\n"));
+    }
+    assert!(world.ask(&["SUBSCRIBE", "lwi:more"]).starts_with("-ERR "));
+    world.ask(&["UNSUBSCRIBE", "lwi:1"]);
+    assert!(world.ask(&["SUBSCRIBE", &"x".repeat(65)]).starts_with("-ERR "));
+    assert!(world.ask(&["SUBSCRIBE", "lwi:more"]).starts_with("*3\r\n"));
+    assert_eq!(world.server.channels(1).count(), 16);
+}
+
+#[test]
 fn a_request_that_comes_too_late_takes_nothing() {
     let mut world = World::new();
     let late = acquire("k", &claimant(1, 0), StoreTime(NOW.0 - 2_000_000));
