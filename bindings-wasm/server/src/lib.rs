@@ -26,7 +26,8 @@ use words::{Command, Garbled};
 /// Names in one page of a list, and records in one look for those that are over.
 const PAGE: usize = 500;
 
-/// On so many channels a connection listens at the most: a client has one, its inbox, and a socket remembers 2,048 bytes.
+/// On so many channels a connection listens at the most: a client has one, its inbox, and a socket remembers 2,048
+/// bytes.
 const CHANNELS: usize = 16;
 
 /// For how long nothing must have happened to a record before it is removed: longer than any request can be late.
