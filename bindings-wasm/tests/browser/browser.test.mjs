@@ -35,6 +35,30 @@ async function text(request) {
   return body
 }
 
+/** A site of the files in a folder. */
+function show(folder, request, response) {
+  const file = request.url === '/' ? '/index.html' : request.url
+  try {
+    response.setHeader('content-type', TYPES[extname(file)] ?? 'text/plain').end(readFileSync(join(folder, file)))
+  } catch {
+    response.writeHead(404).end()
+  }
+}
+
+/** The gateway. */
+async function serve(request, response) {
+  response.setHeader('access-control-allow-origin', '*').setHeader('access-control-allow-headers', '*')
+  if (request.method === 'OPTIONS') return response.end()
+  if (request.url === '/count') {
+    if (request.method === 'POST') counted = Number(await text(request))
+    return response.end(String(counted))
+  }
+  if (request.url !== '/pipeline') return response.writeHead(404).end()
+  const commands = JSON.parse(await text(request))
+  const answers = commands.map(words => redis.sendCommand(words).then(result => ({ result }), error => ({ error: error.message })))
+  response.end(JSON.stringify(await Promise.all(answers)))
+}
+
 before(async () => {
   place = mkdtempSync(join(tmpdir(), 'lockwright-page-'))
   mkdirSync(join(place, 'node_modules/lockwright-wasm'), { recursive: true })
@@ -45,18 +69,7 @@ before(async () => {
   await redis.connect()
   browser = chromium()
   // The page is of another origin than the gateway, so the browser asks first whether it may.
-  gateway = await listening(async (request, response) => {
-    response.setHeader('access-control-allow-origin', '*').setHeader('access-control-allow-headers', '*')
-    if (request.method === 'OPTIONS') return response.end()
-    if (request.url === '/count') {
-      if (request.method === 'POST') counted = Number(await text(request))
-      return response.end(String(counted))
-    }
-    if (request.url !== '/pipeline') return response.writeHead(404).end()
-    const commands = JSON.parse(await text(request))
-    const answers = commands.map(words => redis.sendCommand(words).then(result => ({ result }), error => ({ error: error.message })))
-    response.end(JSON.stringify(await Promise.all(answers)))
-  })
+  gateway = await listening(serve)
 })
 
 after(async () => {
@@ -80,14 +93,7 @@ for (const [name, bundle] of Object.entries(bundlers)) {
   test(`bundled by ${name}, two tabs and a Node process share locks`, async () => {
     const out = join(place, `out-${name}`)
     await bundle(out)
-    const site = await listening((request, response) => {
-      const file = request.url === '/' ? '/index.html' : request.url
-      try {
-        response.setHeader('content-type', TYPES[extname(file)] ?? 'text/plain').end(readFileSync(join(out, file)))
-      } catch {
-        response.writeHead(404).end()
-      }
-    })
+    const site = await listening((request, response) => show(out, request, response))
     const address = `${ADDRESS}${name}:`
     const direct = await connect(address)
     const tabs = await Promise.all([1, 2].map(() => browser.tab(site.url)))
@@ -125,3 +131,40 @@ for (const [name, bundle] of Object.entries(bundlers)) {
     }
   })
 }
+
+test('of three tabs of the example one leads, and when it is closed another does', async () => {
+  const example = name => cpSync(at(`../../../examples/browser/${name}`), join(place, name))
+  example('main.js')
+  example('index.html')
+  const out = join(place, 'out-example')
+  await bundlers.esbuild(out)
+  const site = await listening((request, response) => {
+    if (!request.url.startsWith('/locks/')) return show(out, request, response)
+    request.url = request.url.slice('/locks'.length)
+    return serve(request, response)
+  })
+  const tabs = await Promise.all([1, 2, 3].map(() => browser.tab(site.url)))
+  const leading = tab => tab.run(`document.querySelector('#state').textContent === 'leads'`)
+  // A tab that is closed answers no more; whether one leads is seen by who is first.
+  const leads = `new Promise(told => {
+    const state = document.querySelector('#state')
+    const look = () => { if (state.textContent === 'leads') told(true) }
+    new MutationObserver(look).observe(state, { childList: true })
+    look()
+  })`
+  const next = async others => {
+    const leader = await Promise.race(others.map(tab => tab.run(leads).then(() => tab, () => new Promise(() => {}))))
+    assert.equal((await Promise.all(others.map(leading))).filter(Boolean).length, 1)
+    return leader
+  }
+  try {
+    const first = await next(tabs)
+    await first.close()
+    tabs.splice(tabs.indexOf(first), 1)
+    const second = await next(tabs)
+    assert.notEqual(second, first)
+  } finally {
+    await Promise.all(tabs.map(tab => tab.close()))
+    site.stop()
+  }
+})
