@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import { mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const PACKAGE = join(dirname(fileURLToPath(import.meta.url)), '..')
@@ -27,13 +27,15 @@ export function objects(name, folder) {
   }
 }
 
-/** Puts into a folder what workerd needs to serve `script`, which finds the package beside it, at a port. `more` is put into the worker, `services` beside it. */
+/** Puts into a folder what workerd needs to serve `script`, which finds the package and what lies in its folder beside it, at a port. `more` is put into the worker, `services` beside it. */
 export function configure(folder, port, script, { bindings = '', more = '', services = '' }) {
   symlinkSync(join(PACKAGE, 'dist'), join(folder, 'dist'))
   symlinkSync(join(PACKAGE, 'wasm'), join(folder, 'wasm'))
   symlinkSync(script, join(folder, 'main.js'))
+  const beside = readdirSync(dirname(script)).filter(name => name.endsWith('.js') && name !== basename(script))
+  for (const name of beside) symlinkSync(join(dirname(script), name), join(folder, name))
   const modules = [
-    '(name = "main.js", esModule = embed "main.js")',
+    ...['main.js', ...beside].map(name => `(name = "${name}", esModule = embed "${name}")`),
     ...readdirSync(join(PACKAGE, 'dist')).filter(name => name.endsWith('.js')).map(name => `(name = "dist/${name}", esModule = embed "dist/${name}")`),
     // As a bundler finds them.
     `(name = "lockwright-wasm", esModule = "export * from './dist/workerd.js'")`,

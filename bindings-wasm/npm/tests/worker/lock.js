@@ -1,4 +1,5 @@
 // What the tests have workerd run: each request adds one to a counter that only the lock keeps exact.
+import { all } from './all.js'
 import { connect } from './dist/workerd.js'
 
 export default {
@@ -23,19 +24,7 @@ const does = {
     await redis(address, 'SET', counter, String(seen + 1))
     return { token: String(guard.token), outcome: await guard.release() }
   },
-  async '/all'(client, asked) {
-    const name = asked.get('lock')
-    const reader = await client.rwlock(`${name}-rw`).read.acquire()
-    const permit = await client.semaphore(`${name}-s`, 2).acquire()
-    const latch = client.latch(`${name}-l`, 1)
-    await latch.countDown()
-    const passed = await Promise.all([client.barrier(`${name}-b`, 2).wait(), client.barrier(`${name}-b`, 2).wait()])
-    const several = await client.multiLock([`${name}-1`, `${name}-2`]).acquire()
-    const leader = await client.election(`${name}-e`).campaign('worker')
-    const led = (await client.election(`${name}-e`).leader()).proclaims
-    const outcomes = await Promise.all([reader, permit, several, leader].map(guard => guard.release()))
-    return { opened: await latch.wait(), parties: passed.map(({ index }) => index).sort(), led, outcomes }
-  },
+  '/all': (client, asked) => all(client, asked.get('lock')),
 }
 
 /** The server's answer to a command, on a connection of its own. */

@@ -1,5 +1,6 @@
 // A lock server at the edge, and what the tests have Workers do with it: each request adds one to a counter that only
 // the lock keeps exact.
+import { all } from './all.js'
 import { connect, lockServer } from './dist/workerd.js'
 import { LockServer } from './dist/lock_server.js'
 
@@ -60,16 +61,5 @@ const does = {
     await (await fetch(origin, { method: 'PUT', body: String(seen + 1) })).text()
     return { token: String(guard.token), outcome: await guard.release() }
   },
-  async '/all'(client, asked) {
-    const name = asked.get('lock')
-    const reader = await client.rwlock(`${name}-rw`).read.acquire()
-    const permit = await client.semaphore(`${name}-s`, 2).acquire()
-    const latch = client.latch(`${name}-l`, 1)
-    await latch.countDown()
-    const passed = await Promise.all([client.barrier(`${name}-b`, 2).wait(), client.barrier(`${name}-b`, 2).wait()])
-    const several = await client.multiLock([`${name}-1`, `${name}-2`]).acquire()
-    const { holder } = await client.inspect(`${name}-1`)
-    const outcomes = await Promise.all([reader, permit, several].map(guard => guard.release()))
-    return { opened: await latch.wait(), parties: passed.map(({ index }) => index).sort(), held: holder !== null, outcomes }
-  },
+  '/all': (client, asked) => all(client, asked.get('lock')),
 }
