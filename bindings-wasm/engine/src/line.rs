@@ -96,14 +96,9 @@ impl Line {
     }
 
     /// These bytes came; [`next`](Self::next) has what they are.
-    pub(crate) fn came(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && !self.is_closed() {
-            let room = self.input.room();
-            let count = room.len().min(bytes.len());
-            room[..count].copy_from_slice(&bytes[..count]);
-            bytes = &bytes[count..];
-            // Nothing but an end is an error here.
-            let _ = self.input.came(count);
+    pub(crate) fn came(&mut self, bytes: &[u8]) {
+        if !self.is_closed() {
+            self.input.brought(bytes);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockwright_machines::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use lockwright_machines::protocol::{Call, Layout, StoreEvent};
 use lockwright_machines::stores::redis::layouts::{self, native_scripts};
-use lockwright_machines::{cell_layout, push};
+use lockwright_machines::{cell_layout, native_machine, push};
 
 /// How many a script of a Redis server finds to listen on a channel.
 static FOUND: Call =
@@ -50,20 +50,9 @@ impl Server {
 }
 
 fn guarantees() -> Guarantees {
-    Guarantees {
-        store: "lock server",
-        layout: "native",
-        exclusive_until: ExclusiveUntil::Deadline,
-        token: TokenRises::WithStoreClock,
-        fair: true,
-        reentrant: true,
-        shared: true,
-        push: true,
-        survives_disconnect: true,
-        incarnation: true,
-        notes: &[
-            "Each record is on the object's disk before an answer leaves it; one that is evicted or moved goes on with what it had.",
-            "Tokens are the clock of the machine that the object runs on.",
-        ],
-    }
+    let notes = &[
+        "Each record is on the object's disk before an answer leaves it; one that is evicted or moved goes on with what it had.",
+        "Tokens are the clock of the machine that the object runs on.",
+    ];
+    native_machine::guarantees("lock server", ExclusiveUntil::Deadline, TokenRises::WithStoreClock, notes)
 }

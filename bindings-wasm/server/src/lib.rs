@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_machines::name::MAX_BYTES;
 use lockwright_machines::protocol::{InboxId, Reply, Request};
 use lockwright_machines::stores::redis::layouts::native_scripts::channel;
 use lockwright_machines::time::StoreTime;
@@ -177,19 +176,13 @@ impl Server {
     }
 }
 
-/// One page of the names in use. The request's key ends in `*`, its argument is where to go on.
+/// One page of the keys in use.
 fn page(request: &Request, now: StoreTime, storage: &impl Storage) -> Reply {
-    let from = request.key.strip_suffix('*').unwrap_or(&request.key);
-    let cursor = request.args.first().map_or("", words::text);
-    let mut names = vec![Reply::Text(String::new())];
+    let (from, cursor) = cell_layout::page_asked(request);
     // Before all keys with this prefix, of which none is empty.
     let after = if cursor.is_empty() { from } else { cursor };
     let rows = storage.page(after, PAGE);
-    if let Some((last, _)) = rows.last().filter(|(last, _)| rows.len() == PAGE && last.starts_with(from)) {
-        names[0] = Reply::Text(last.to_string());
-    }
+    let next = rows.last().filter(|(last, _)| rows.len() == PAGE && last.starts_with(from));
     let used = rows.iter().filter(|(key, written)| key.starts_with(from) && !is_idle(written, now));
-    names.extend(used.map(|(key, _)| Reply::Text(key.to_string())));
-    debug_assert!(from.len() <= MAX_BYTES, "prefixes are checked by clients");
-    Reply::List(names)
+    cell_layout::page(next.map(|(last, _)| last.to_string()), used.map(|(key, _)| key.to_string()))
 }

@@ -37,27 +37,13 @@ pub(crate) enum Command {
 }
 
 /// The commands that `bytes` are, each of them whole.
-pub(crate) fn read(mut bytes: &[u8]) -> Result<Vec<Command>, Garbled> {
+pub(crate) fn read(bytes: &[u8]) -> Result<Vec<Command>, Garbled> {
     let (mut input, mut commands) = (Input::default(), Vec::new());
-    while !bytes.is_empty() {
-        let room = input.room();
-        let count = room.len().min(bytes.len());
-        room[..count].copy_from_slice(&bytes[..count]);
-        bytes = &bytes[count..];
-        input.came(count).map_err(|_| Garbled)?;
-        while let Some(value) = input.value().map_err(|_| Garbled)? {
-            commands.push(command(value)?);
-        }
+    input.brought(bytes);
+    while let Some(value) = input.value().map_err(|_| Garbled)? {
+        commands.push(command(value)?);
     }
     if input.is_empty() { Ok(commands) } else { Err(Garbled) }
-}
-
-/// The text of an argument; none of what is no text.
-pub(crate) fn text(arg: &Arg) -> &str {
-    match arg {
-        Arg::Text(text) => text,
-        _ => "",
-    }
 }
 
 fn command(value: Value) -> Result<Command, Garbled> {

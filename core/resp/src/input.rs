@@ -55,6 +55,17 @@ impl Input {
         &mut self.bytes[self.here.end..]
     }
 
+    /// These bytes came, where they are brought and not read.
+    pub fn brought(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = self.room();
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            self.here.end += count;
+            bytes = &bytes[count..];
+        }
+    }
+
     /// So many bytes were read into the [room](Self::room); none when the other side has ended.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use crate::engine::Procedure;
 use crate::guarantee::Guarantees;
 use crate::latch_machine::LatchCalls;
 use crate::native_machine::{Calls, NativeLayout, OwnCalls};
-use crate::protocol::{Call, Request};
+use crate::protocol::{Arg, Call, Reply, Request};
 use crate::shared_machine::SharedCalls;
 
 /// The procedures of locks.
@@ -47,6 +47,21 @@ pub fn call(name: &str) -> Option<&'static Call> {
 /// Whether the request is one for a page of names.
 pub fn lists(request: &Request) -> bool {
     request.call.name == LOCK.list.name
+}
+
+/// Which page of names it is for: the prefix of their keys, and the key behind which to go on, nothing at first. The
+/// request's key ends in `*`.
+pub fn page_asked(request: &Request) -> (&str, &str) {
+    let cursor = match request.args.first() {
+        Some(Arg::Text(cursor)) => &**cursor,
+        _ => "",
+    };
+    (request.key.strip_suffix('*').unwrap_or(&request.key), cursor)
+}
+
+/// A page with these keys, and the one behind which to go on where there may be more.
+pub fn page(next: Option<String>, keys: impl IntoIterator<Item = String>) -> Reply {
+    Reply::List(std::iter::once(next.unwrap_or_default()).chain(keys).map(Reply::Text).collect())
 }
 
 /// Whether the request changes nothing.

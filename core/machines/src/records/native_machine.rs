@@ -34,7 +34,7 @@ use crate::by_rank::ByRank;
 use crate::cell::{Cell, Runs};
 use crate::gate::Gate;
 use crate::gate_layout::GateLayout;
-use crate::guarantee::{Guarantees, TokenRises};
+use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::inspection;
 use crate::latch_machine::LatchCalls;
 use crate::lease::{Card, Holder, Inspection, LOCK, ReleaseOutcome, TOLD, Waiting};
@@ -115,6 +115,28 @@ impl OwnCalls {
     /// Those of a store that runs [`crate::lock_cell`].
     pub const fn of_cell() -> Self {
         OwnCalls { pass: call("pass", false), raise: None, together: None }
+    }
+}
+
+/// What this layout promises in a store of this name, which keeps to so much.
+pub const fn guarantees(
+    store: &'static str,
+    exclusive_until: ExclusiveUntil,
+    token: TokenRises,
+    notes: &'static [&'static str],
+) -> Guarantees {
+    Guarantees {
+        store,
+        layout: "native",
+        exclusive_until,
+        token,
+        fair: true,
+        reentrant: true,
+        shared: true,
+        push: true,
+        survives_disconnect: true,
+        incarnation: true,
+        notes,
     }
 }
 

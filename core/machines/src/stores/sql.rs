@@ -4,23 +4,12 @@ pub mod examination;
 pub mod of_connection;
 
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use crate::native_machine;
 use crate::protocol::{Call, Inquiry, Request};
 
 /// What the records of a database promise.
 pub(super) fn guarantees(store: &'static str, notes: &'static [&'static str]) -> Guarantees {
-    Guarantees {
-        store,
-        layout: "native",
-        exclusive_until: ExclusiveUntil::StoreFailover,
-        token: TokenRises::WithStoreClock,
-        fair: true,
-        reentrant: true,
-        shared: true,
-        push: true,
-        survives_disconnect: true,
-        incarnation: true,
-        notes,
-    }
+    native_machine::guarantees(store, ExclusiveUntil::StoreFailover, TokenRises::WithStoreClock, notes)
 }
 
 /// Has what `call` says made where there is none.

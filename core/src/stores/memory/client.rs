@@ -15,7 +15,7 @@ use crate::error::{Error, Kind, Result};
 use crate::platform::clock;
 use crate::platform::fork::Generational;
 use crate::platform::mutex::locked;
-use crate::protocol::{Arg, InboxId, Layout, Reply, Request, Requests, StoreEvent};
+use crate::protocol::{InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
 use crate::stores::{Answered, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic};
 use crate::time::{StoreTime, Time};
@@ -106,13 +106,12 @@ impl Records {
     }
 
     fn page(&self, request: &Request) -> Reply {
-        let cursor = match request.args.first() {
-            Some(Arg::Text(cursor)) if !cursor.is_empty() => Bound::Excluded(cursor.clone()),
-            _ => Bound::Unbounded,
-        };
-        let names: Vec<_> = self.by_key.range((cursor, Bound::Unbounded)).take(PAGE).map(|(key, _)| &**key).collect();
-        let next = if names.len() == PAGE { names[PAGE - 1] } else { "" };
-        Reply::List(std::iter::once(next).chain(names.iter().copied()).map(|text| Reply::Text(text.into())).collect())
+        // Before all keys, of which none is empty.
+        let (_, cursor) = cell_layout::page_asked(request);
+        let behind = self.by_key.range::<str, _>((Bound::Excluded(cursor), Bound::Unbounded));
+        let keys: Vec<_> = behind.take(PAGE).map(|(key, _)| key.to_string()).collect();
+        let next = if keys.len() == PAGE { keys.last().cloned() } else { None };
+        cell_layout::page(next, keys)
     }
 }
 

@@ -19,7 +19,7 @@ use super::table::{Change, Exchanged, Expected, Failure, Range, Row, Seen, Table
 use crate::name::MAX_BYTES;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, random};
-use crate::protocol::{Arg, Reply, Request};
+use crate::protocol::{Reply, Request};
 use crate::stores::{Answered, Outcome, not_sent};
 use crate::time::{StoreTime, Time};
 
@@ -221,13 +221,9 @@ impl<T: Table> Records<T> {
         timeout(limit.since(clock::now()), self.turns[hash % TURNS].lock()).await.map(Some)
     }
 
-    /// One page of the keys in use. The request's key ends in `*`, its argument is where to go on.
+    /// One page of the keys in use.
     async fn list(&self, request: &Request, limit: Time) -> Answered {
-        let after = match request.args.first() {
-            Some(Arg::Text(cursor)) => &**cursor,
-            _ => "",
-        };
-        let from = request.key.strip_suffix('*').unwrap_or(&request.key);
+        let (from, after) = cell_layout::page_asked(request);
         // The last key that a name of the greatest length can have behind this prefix.
         let to = &format!("{from}{}", "\u{10FFFF}".repeat(MAX_BYTES / 4));
         let sent = clock::now();
@@ -240,8 +236,7 @@ impl<T: Table> Records<T> {
         };
         let next = if rows.len() == PAGE { rows.last().map(|(key, _)| key.to_string()) } else { None };
         let used = rows.into_iter().filter(|(_, row)| !is_idle(&row.written, now)).map(|(key, _)| key.to_string());
-        let names = std::iter::once(next.unwrap_or_default()).chain(used).map(Reply::Text);
-        Answered { sent, outcome: Outcome::Replies(vec![Reply::List(names.collect())]) }
+        Answered { sent, outcome: Outcome::Replies(vec![cell_layout::page(next, used)]) }
     }
 
     /// Whether somebody should [`sweep`](Self::sweep) now.
@@ -326,7 +321,7 @@ mod tests {
     use lockwright_machines::lock_cell::Claimant;
 
     use super::*;
-    use crate::protocol::{AttemptId, InboxId};
+    use crate::protocol::{Arg, AttemptId, InboxId};
     use crate::stores::BoxFuture;
     use crate::stores::sql::table::Listed;
 

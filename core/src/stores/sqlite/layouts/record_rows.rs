@@ -7,7 +7,7 @@ use lockwright_machines::cell::Cell;
 use lockwright_machines::cell_layout;
 use lockwright_machines::engine::{Backend, Found, Procedure, RecordKind, execute};
 use lockwright_machines::lock_cell::Surroundings;
-use lockwright_machines::native_machine::NativeLayout;
+use lockwright_machines::native_machine::{self, NativeLayout};
 use rusqlite::Connection;
 
 use super::gate_rows::{self, Gate};
@@ -30,27 +30,16 @@ pub(crate) fn layout(prefix: &str) -> NativeLayout {
 }
 
 fn guarantees() -> Guarantees {
-    Guarantees {
-        store: "sqlite",
-        layout: "native",
-        exclusive_until: ExclusiveUntil::Deadline,
-        token: TokenRises::Always,
-        fair: true,
-        reentrant: true,
-        shared: true,
-        push: true,
-        survives_disconnect: true,
-        incarnation: true,
-        notes: &[
-            "It excludes the processes of one host only; a file on a network file system is refused.",
-            "A process that is stopped in the middle of a write blocks the whole file until it goes on; the others get `unavailable`.",
-            "If a holder's process has died, the next to ask does not wait for the ttl, if both share a pid namespace.",
-            "After a reboot, a lock that was held is free one ttl after somebody first asks for it.",
-            "Tokens rise as long as the file is kept. If it was removed, restored from a copy or lost its last writes in a \
+    let notes = &[
+        "It excludes the processes of one host only; a file on a network file system is refused.",
+        "A process that is stopped in the middle of a write blocks the whole file until it goes on; the others get `unavailable`.",
+        "If a holder's process has died, the next to ask does not wait for the ttl, if both share a pid namespace.",
+        "After a reboot, a lock that was held is free one ttl after somebody first asks for it.",
+        "Tokens rise as long as the file is kept. If it was removed, restored from a copy or lost its last writes in a \
              power failure, they still rise unless the wall clock was set back by more time than passed.",
-            "Removing or replacing the file frees its locks; their holders are told at their next renewal.",
-        ],
-    }
+        "Removing or replacing the file frees its locks; their holders are told at their next renewal.",
+    ];
+    native_machine::guarantees("sqlite", ExclusiveUntil::Deadline, TokenRises::Always, notes)
 }
 
 /// Executes one request.
@@ -162,14 +151,9 @@ impl Backend for Key<'_> {
     }
 }
 
-/// One page of the keys that somebody holds or waits for, and of latches and barriers. The request's key ends in `*`,
-/// its argument is where to go on.
+/// One page of the keys that somebody holds or waits for, and of latches and barriers.
 fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
-    let cursor = match request.args.first() {
-        Some(crate::protocol::Arg::Text(cursor)) => &**cursor,
-        _ => "",
-    };
-    let prefix = request.key.strip_suffix('*').unwrap_or(&request.key);
+    let (prefix, cursor) = cell_layout::page_asked(request);
     // The last key that a name of the greatest length can have behind this prefix.
     let end = format!("{prefix}{}", "\u{10FFFF}".repeat(crate::name::MAX_BYTES / 4));
     let mut statement = db.prepare_cached(
@@ -180,8 +164,8 @@ fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
     )?;
     let keys = statement.query_map((cursor, prefix, end, PAGE as i64), |row| row.get(0))?;
     let keys = keys.collect::<rusqlite::Result<Vec<String>>>()?;
-    let next = if keys.len() == PAGE { keys.last().cloned().unwrap_or_default() } else { String::new() };
-    Ok(Reply::List(std::iter::once(next).chain(keys).map(Reply::Text).collect()))
+    let next = if keys.len() == PAGE { keys.last().cloned() } else { None };
+    Ok(cell_layout::page(next, keys))
 }
 
 /// Removes a few rows of each kind that nobody used for long. What cannot be read stays as it lies.

@@ -2,7 +2,7 @@
 
 use crate::cell_layout;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
-use crate::native_machine::NativeLayout;
+use crate::native_machine::{self, NativeLayout};
 
 /// The layout, for a connection that puts `prefix` before every name.
 pub fn layout(prefix: &str) -> NativeLayout {
@@ -10,17 +10,7 @@ pub fn layout(prefix: &str) -> NativeLayout {
 }
 
 fn guarantees() -> Guarantees {
-    Guarantees {
-        store: "memory",
-        layout: "native",
-        exclusive_until: ExclusiveUntil::Deadline,
-        token: TokenRises::WithProcess,
-        fair: true,
-        reentrant: true,
-        shared: false,
-        push: true,
-        survives_disconnect: true,
-        incarnation: true,
-        notes: &["It excludes the threads and tasks of one process only."],
-    }
+    let notes = &["It excludes the threads and tasks of one process only."];
+    let promised = native_machine::guarantees("memory", ExclusiveUntil::Deadline, TokenRises::WithProcess, notes);
+    Guarantees { shared: false, ..promised }
 }

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::lock_cell::BLOCK;
 use crate::name;
-use crate::native_machine::{Calls, NativeLayout, OwnCalls};
+use crate::native_machine::{self, Calls, NativeLayout, OwnCalls};
 use crate::protocol::{AttemptId, Call, InboxId, StoreEvent};
 use crate::time::StoreTime;
 
@@ -154,19 +154,8 @@ pub fn layout(prefix: impl Into<String>) -> NativeLayout {
 }
 
 fn guarantees() -> Guarantees {
-    Guarantees {
-        store: "redis",
-        layout: "native",
-        exclusive_until: ExclusiveUntil::StoreFailover,
-        token: TokenRises::WithStoreClock,
-        fair: true,
-        reentrant: true,
-        shared: true,
-        push: true,
-        survives_disconnect: true,
-        incarnation: true,
-        notes: &super::notes::NOTES,
-    }
+    let notes = &super::notes::NOTES;
+    native_machine::guarantees("redis", ExclusiveUntil::StoreFailover, TokenRises::WithStoreClock, notes)
 }
 
 pub(super) fn key(prefix: &str, name: &str) -> String {
