@@ -33,14 +33,14 @@ interface Known {
  * own. Whom to let in is the Worker's to say: the object asks for no password.
  */
 export class LockServer extends DurableObject {
-  readonly #state: State
   readonly #server: Server
   readonly #sockets = new Map<number, ObjectSocket>()
   #last = 0
+  /** The alarm is known to be set. */
+  #wakes = false
 
   constructor(state: State, env: unknown) {
     super(state, env)
-    this.#state = state
     const { sql } = state.storage
     sql.exec('CREATE TABLE IF NOT EXISTS records (key TEXT PRIMARY KEY, kind TEXT NOT NULL, record TEXT NOT NULL) WITHOUT ROWID')
     const disk: Disk = {
@@ -63,7 +63,7 @@ export class LockServer extends DurableObject {
     if (request.headers.get('Upgrade') !== 'websocket') return new Response('A lock server speaks over WebSockets only.\n', { status: 426 })
     const [theirs, ours] = Object.values(new WebSocketPair()) as [ObjectSocket, ObjectSocket]
     const id = ++this.#last
-    this.#state.acceptWebSocket(ours)
+    this.ctx.acceptWebSocket(ours)
     ours.serializeAttachment({ id, channels: [] } satisfies Known)
     this.#sockets.set(id, ours)
     return new Response(null, { status: 101, webSocket: theirs } as ResponseInit)
@@ -79,7 +79,7 @@ export class LockServer extends DurableObject {
     const now = this.#server.channels(id)
     if (String(now) !== String(channels)) socket.serializeAttachment({ id, channels: now } satisfies Known)
     for (let at = 0; at < sent.length; at += 2) this.#send(sent[at] as number, sent[at + 1] as Uint8Array)
-    if ((await this.#state.storage.getAlarm()) === null) await this.#wake()
+    if (!this.#wakes) await this.#wake()
   }
 
   override async webSocketClose(socket: ObjectSocket): Promise<void> {
@@ -96,11 +96,14 @@ export class LockServer extends DurableObject {
 
   /** Removes what nobody used for ten minutes, with the leases that ended. */
   override async alarm(): Promise<void> {
+    this.#wakes = false
     if (this.#server.sweep(Date.now())) await this.#wake()
   }
 
   async #wake(): Promise<void> {
-    await this.#state.storage.setAlarm(Date.now() + this.#server.idle)
+    const { storage } = this.ctx
+    if ((await storage.getAlarm()) === null) await storage.setAlarm(Date.now() + this.#server.idle)
+    this.#wakes = true
   }
 
   #forget(socket: ObjectSocket): void {

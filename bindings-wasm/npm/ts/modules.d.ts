@@ -11,6 +11,7 @@ declare module 'cloudflare:sockets' {
 declare module 'cloudflare:workers' {
   export class DurableObject {
     constructor(state: DurableObjectState, env: unknown)
+    protected readonly ctx: DurableObjectState
     fetch(request: Request): Promise<Response>
     webSocketMessage(socket: ObjectSocket, message: ArrayBuffer | string): Promise<void>
     webSocketClose(socket: ObjectSocket): Promise<void>

@@ -10,6 +10,11 @@ export interface Socket {
   addEventListener(type: string, listener: (event: never) => void): void
 }
 
+/** @internal What ends a connection that nobody takes. */
+export function refused(message: string): Error {
+  return Object.assign(new Error(message), { code: 'ECONNREFUSED' })
+}
+
 /** The state of one that is open. */
 const OPEN = 1
 
@@ -40,7 +45,7 @@ class Stream implements Duplex {
     this.opened = new Promise((resolve, reject) => {
       if (socket.readyState === OPEN) return resolve()
       socket.addEventListener('open', () => resolve())
-      socket.addEventListener('error', () => reject(Object.assign(new Error('the WebSocket could not be opened'), { code: 'ECONNREFUSED' })))
+      socket.addEventListener('error', () => reject(refused('the WebSocket could not be opened')))
     })
     socket.addEventListener('error', () => this.#put(null))
   }

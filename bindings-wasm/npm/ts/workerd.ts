@@ -3,6 +3,7 @@ import { connect as dial } from 'cloudflare:sockets'
 import { initSync } from '../wasm/lockwright.js'
 import module from '../wasm/lockwright_bg.wasm'
 import { type Client, type ConnectOptions, type Socket, type Transport, duplex, open, webSocket } from './api.js'
+import { refused } from './web_socket.js'
 
 export * from './api.js'
 
@@ -32,7 +33,7 @@ export function lockServer(objects: Objects): Transport {
     const object = objects.get(objects.idFromName(name) as never)
     const answer = (await object.fetch('https://lock-server/', { headers: { Upgrade: 'websocket' } })) as { webSocket: (Socket & { accept(): void }) | null }
     const socket = answer.webSocket
-    if (socket === null) throw Object.assign(new Error('the object is no lock server'), { code: 'ECONNREFUSED' })
+    if (socket === null) throw refused('the object is no lock server')
     socket.accept()
     return socket
   })

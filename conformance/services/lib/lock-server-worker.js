@@ -6,18 +6,12 @@ const RESIDUE = `SELECT key, record FROM records WHERE instr(key, ?) > 0 AND kin
   AND record NOT LIKE '%"hold":null%"waiting":[]%' AND record NOT LIKE '%"used":0,%"waiting":[]%'`
 
 export class Locks extends LockServer {
-  #sql
-
-  constructor(state, env) {
-    super(state, env)
-    this.#sql = state.storage.sql
-  }
-
   async fetch(request) {
     const { pathname, searchParams } = new URL(request.url)
-    if (pathname === '/residue') return new Response([...this.#sql.exec(RESIDUE, searchParams.get('part')).raw()].map(row => row.join(' ')).join('\n'))
+    const { sql } = this.ctx.storage
+    if (pathname === '/residue') return new Response([...sql.exec(RESIDUE, searchParams.get('part')).raw()].map(row => row.join(' ')).join('\n'))
     if (pathname !== '/foreign') return super.fetch(request)
-    this.#sql.exec("INSERT OR REPLACE INTO records VALUES (?, 'carousel', '{}')", searchParams.get('key'))
+    sql.exec("INSERT OR REPLACE INTO records VALUES (?, 'carousel', '{}')", searchParams.get('key'))
     return new Response()
   }
 }
