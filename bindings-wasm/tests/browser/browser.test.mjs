@@ -104,9 +104,8 @@ for (const [name, bundle] of Object.entries(bundlers)) {
       }
       counted = 0
       const counting = Array.from({ length: 10 }, () => direct.lock('count').using(async () => {
-        const seen = counted
-        await new Promise(next => setTimeout(next, 1))
-        counted = seen + 1
+        const seen = Number(await (await fetch(`${gateway.url}/count`)).text())
+        await fetch(`${gateway.url}/count`, { method: 'POST', body: String(seen + 1) })
       }))
       await Promise.all([...counting, ...tabs.map(tab => tab.run(`count(${JSON.stringify(`${gateway.url}/count`)}, 10)`))])
       assert.equal(counted, 30)

@@ -6,17 +6,9 @@ import { LockServer } from './dist/lock_server.js'
 
 /** The lock server, which the tests can stop as the runtime may. */
 export class Locks extends LockServer {
-  #state
-
-  constructor(state, env) {
-    super(state, env)
-    this.#state = state
-  }
-
   async fetch(request) {
     const { pathname } = new URL(request.url)
-    if (pathname === '/records') return Response.json([...this.#state.storage.sql.exec('SELECT key FROM records').raw()].flat())
-    if (pathname === '/evict') this.#state.abort('evicted by a test')
+    if (pathname === '/evict') this.ctx.abort('evicted by a test')
     return super.fetch(request)
   }
 }
@@ -26,7 +18,6 @@ export default {
     const { pathname, searchParams } = new URL(request.url)
     const object = () => LOCKS.get(LOCKS.idFromName('orders'))
     if (pathname === '/connect') return object().fetch(request)
-    if (pathname === '/records') return object().fetch('https://locks/records')
     if (pathname === '/evict') {
       await object().fetch('https://locks/evict').catch(() => {})
       return Response.json({})
