@@ -8,6 +8,7 @@ COMMAND=(bash run)
 
 packages() {
   need_command curl curl
+  [[ -d $ROOT/bindings-wasm/npm/dist ]] || die "$NAME runs the npm WASM package, which is not built: run scripts/wasm"
   npm_packages "$ROOT/bindings-wasm/tests/tools"
 }
 
