@@ -11,6 +11,7 @@ use advisory::Advisory;
 use lockwright::Kind;
 use lockwright::finding::Severity;
 use lockwright::lease::ReleaseOutcome;
+use lockwright::options::Retry;
 use one_server::tables::Tables;
 use one_server::{client, is_taken_and_given_back, name, serves_a_thousand_tasks, until};
 
@@ -430,6 +431,36 @@ fn whoever_is_cut_off_loses_its_row_in_time() {
 #[test]
 fn a_server_that_is_slow_costs_nobody_a_lock() {
     on_connections("slow", |advisory| advisory.a_server_that_is_slow_costs_nobody_a_lock());
+}
+
+#[test]
+fn whoever_waits_for_what_a_connection_has_is_told_when_that_is_given_back() {
+    for layout in ["advisory", "for_update"] {
+        let user = format!("told_{layout}");
+        on_connections(&user, |advisory| {
+            let (first, second, name) = (client(advisory.uri, ""), client(advisory.uri, ""), name("x"));
+            let marks = format!(
+                "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE usename = 'advisory_{user}'
+                 AND locktype = 'advisory' AND mode = 'ShareLock' AND granted"
+            );
+            let held = first.lock(&name).layout(layout).acquire().unwrap();
+            // It would ask by itself when it is too late.
+            let pause = Duration::from_secs(60);
+            let lock = second
+                .lock(&name)
+                .layout(layout)
+                .retry(Retry { min: pause, max: pause })
+                .timeout(pause / 2)
+                .build()
+                .unwrap();
+            let waits = std::thread::spawn(move || lock.acquire().unwrap());
+            until("it listens", || psql(&marks) == "1");
+            assert_eq!(held.release().unwrap(), ReleaseOutcome::Released);
+            assert_eq!(waits.join().unwrap().release().unwrap(), ReleaseOutcome::Released);
+            until("it listens no more", || psql(&marks) == "0");
+            is_taken_and_given_back(&first, &name);
+        });
+    }
 }
 
 #[test]

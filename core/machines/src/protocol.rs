@@ -562,12 +562,19 @@ pub enum Push {
     /// By a message that the store sends to whoever [listens](Protocol::channel) for it, which says only that asking
     /// may help.
     Hint,
+    /// The same, but not of everybody who gives the lock back: they ask again by a timer as well.
+    HintOfSome,
 }
 
 impl Push {
     /// Whether a grant cannot be given back, so that whoever gives up has to be told whether it came first.
     pub const fn is_final(self) -> bool {
         matches!(self, Push::Place | Push::WatchedPlace)
+    }
+
+    /// Whether whoever waits listens on a channel of the lock.
+    pub const fn is_hint(self) -> bool {
+        matches!(self, Push::Hint | Push::HintOfSome)
     }
 }
 
@@ -898,7 +905,8 @@ pub trait Protocol: Send + fmt::Debug {
     fn traits(&self) -> Traits;
 
     /// What whoever asks on these terms listens to while it waits, a channel or a path in the store's own words, to ask
-    /// again after each message. `None` unless the layout's waiters are told by [`Push::Hint`].
+    /// again after each message. `None` unless the layout's waiters are told by
+    /// [hints](Push::is_hint).
     fn channel(&self, terms: &Terms) -> Option<Arc<str>> {
         let _ = terms;
         None

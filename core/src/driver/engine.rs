@@ -321,7 +321,9 @@ impl Engine {
                 Guarantees { push: false, fair: false, ..promised }
             }
             // The order is the store's, and polling keeps it.
-            Push::Hint if self.hints_refused.load(Ordering::Relaxed) => Guarantees { push: false, ..promised },
+            push if push.is_hint() && self.hints_refused.load(Ordering::Relaxed) => {
+                Guarantees { push: false, ..promised }
+            }
             _ => promised,
         }
     }

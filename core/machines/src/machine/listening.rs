@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::LockMachine;
 use super::environment::{Environment, Handles, Step};
 use super::slots::Slot;
-use crate::protocol::{Channel, Push, Terms};
+use crate::protocol::{Channel, Terms};
 use crate::session::{self, Inbox};
 use crate::time::Time;
 
@@ -74,7 +74,7 @@ impl<H: Handles> LockMachine<H> {
 
     /// The session at `at` has to wait and hears nothing yet.
     pub(super) fn open_inbox(&mut self, step: &mut Step<'_, H>, at: usize) {
-        if self.push == Push::Hint {
+        if self.push.is_hint() {
             step.effects.hear_hints = true;
             self.slots[at].hear(step.env, step.now);
         } else {
@@ -84,7 +84,7 @@ impl<H: Handles> LockMachine<H> {
 
     /// Nobody listens, or stands behind others, who has no use for that any more.
     pub(super) fn stop_listening(&mut self, step: &mut Step<'_, H>) {
-        let hints = self.push == Push::Hint;
+        let hints = self.push.is_hint();
         self.slots.each_worked(|slot| {
             if hints && !slot.session.listens() {
                 slot.forget(step.env);
@@ -96,7 +96,7 @@ impl<H: Handles> LockMachine<H> {
     }
 
     pub(super) fn inbox_changed(&mut self, step: &mut Step<'_, H>, inbox: Inbox) {
-        if self.push == Push::Hint {
+        if self.push.is_hint() {
             return;
         }
         if inbox == Inbox::Unavailable {

@@ -134,7 +134,7 @@ impl<H: Handles> LockMachine<H> {
         let ordered = wait && push == Push::Inbox && (fair || self.has_many_holders);
         let slot = self.slot_for(step, contender);
         let inbox = match push {
-            Push::Hint => slot.overhear(step.env, &terms),
+            _ if push.is_hint() => slot.overhear(step.env, &terms),
             _ if ordered => slot.line_up(step.env),
             _ => step.env.inbox(),
         };

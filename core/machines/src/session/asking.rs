@@ -81,7 +81,7 @@ impl Session {
             Push::Inbox => self.inbox == Inbox::Live,
             // Where there is a queue at all, a place in it is kept by asking again.
             Push::Watch | Push::Hint | Push::Place | Push::WatchedPlace => true,
-            Push::None => false,
+            Push::None | Push::HintOfSome => false,
         }
     }
 
@@ -178,19 +178,19 @@ impl Session {
         }
         self.phase = Phase::Waiting;
         self.asked.ahead = u32::MAX;
-        let pause = match (self.protocol.traits().push, self.inbox) {
-            (Push::Inbox | Push::Hint, Inbox::Closed) => {
-                self.actions.push_back(Action::OpenInbox);
-                self.jittered(self.terms.claim)
-            }
-            (Push::Hint, Inbox::Live) => self.jittered(self.terms.claim),
+        let push = self.protocol.traits().push;
+        if self.inbox == Inbox::Closed && (push == Push::Inbox || push.is_hint()) {
+            self.actions.push_back(Action::OpenInbox);
+        }
+        let pause = match (push, self.inbox) {
+            (Push::Inbox, Inbox::Closed) | (Push::Hint, Inbox::Closed | Inbox::Live) => self.jittered(self.terms.claim),
             _ => self.poll_pause(),
         };
         self.asked.wake = Some(now.after(self.jittered(remaining).min(pause)));
     }
 
     pub(super) fn is_hinted(&self) -> bool {
-        self.protocol.traits().push == Push::Hint
+        self.protocol.traits().push.is_hint()
     }
 
     /// The next pause of a waiter whom nobody tells of anything.

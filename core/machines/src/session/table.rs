@@ -136,7 +136,7 @@ impl Protocol for Drawn {
     }
 
     fn channel(&self, _: &Terms) -> Option<Arc<str>> {
-        (self.push == Push::Hint).then(|| "channel".into())
+        self.push.is_hint().then(|| "channel".into())
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {
@@ -292,9 +292,8 @@ impl Walk {
 
 fn observed() -> Steps {
     let mut steps = Steps::new();
-    for (seed, push) in
-        [Push::None, Push::Inbox, Push::Watch, Push::Place, Push::WatchedPlace, Push::Hint].into_iter().enumerate()
-    {
+    let ways = [Push::None, Push::Inbox, Push::Watch, Push::Place, Push::WatchedPlace, Push::Hint, Push::HintOfSome];
+    for (seed, push) in ways.into_iter().enumerate() {
         for walk in 0..500 {
             let bound = (push == Push::Watch && walk % 2 == 0) || push == Push::WatchedPlace;
             let mut walk = Walk::new(walk * 5 + seed as u64 + 1, push, bound);

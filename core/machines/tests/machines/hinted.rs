@@ -2,6 +2,8 @@
 //! asking may help.
 
 use lockwright_machines::options::Retry;
+use lockwright_machines::protocol::Layout as _;
+use lockwright_machines::stores::postgres::layouts::advisory;
 use lockwright_machines::stores::redis::layouts::redisson::{PLAIN, RedissonLock};
 
 use super::*;
@@ -84,6 +86,22 @@ fn rule_6_a_lost_hint_costs_a_claim() {
         let wake = rig.session.poll_timeout().unwrap();
         assert!(wake <= at(1_000) && wake >= at(765), "a claim, less its jitter: {wake:?}");
         rig.tick(1_000);
+        assert_eq!(rig.sent.len(), 2);
+    }
+}
+
+#[test]
+fn rule_6_whoever_is_told_by_some_alone_asks_by_a_timer_as_well() {
+    for inbox in [Inbox::Closed, Inbox::Live] {
+        let protocol = advisory::layout("", Duration::from_secs(30)).protocol("7".into());
+        let mut rig = Rig { session: Session::new(protocol, millis(5_000)), ..asking(false, inbox) };
+        rig.sent.clear();
+        rig.tell(0, Event::Acquire { terms: terms(1), wait: true, service: SERVICE, inbox });
+        rig.replied(0, 0, Reply::Int(0));
+        assert!(rig.session.poll_timeout().unwrap() <= at(64), "{inbox:?}");
+        let opens = if inbox == Inbox::Closed { vec!["OpenInbox".to_owned()] } else { vec![] };
+        assert_eq!((rig.hears(), rig.sent.len()), (opens, 1));
+        rig.hinted(1);
         assert_eq!(rig.sent.len(), 2);
     }
 }

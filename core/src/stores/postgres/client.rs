@@ -12,17 +12,18 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, Statement};
 
 use super::connection::{Connection, dial};
+use super::ears::Ears;
 use super::{failure, inbox, pinned, statements};
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
-use crate::protocol::{Call, InboxId, Reply, Request};
+use crate::protocol::{Call, Channel, InboxId, Reply, Request};
 use crate::stores::sql::config::Config;
 use crate::stores::sql::joined::Executor;
 use crate::stores::sql::session::Pinned;
 use crate::stores::sql::store::{SqlStore, silent};
 use crate::stores::sql::table::{Change, Exchanged, Failure, Listed, Range, Table, Window};
-use crate::stores::{BoxFuture, Sink, Store, sql};
+use crate::stores::{BoxFuture, Sink, Store, Subscription, sql};
 use crate::time::StoreTime;
 
 /// The database, and the connection to it.
@@ -31,6 +32,7 @@ pub(super) struct Database {
     line: Mutex<Option<Arc<Line>>>,
     dialling: Arc<tokio::sync::Mutex<()>>,
     clock: Arc<StoreClock>,
+    ears: Arc<Ears>,
 }
 
 /// A connection for statements.
@@ -46,7 +48,7 @@ struct Line {
 pub(super) fn store(config: Config) -> Arc<dyn Store> {
     let (layouts, clock) = (layouts::all(&config.prefix, config.ttl), Arc::new(StoreClock::default()));
     let (line, dialling) = (Mutex::default(), Arc::default());
-    let database = Arc::new(Database { config, line, dialling, clock: clock.clone() });
+    let database = Arc::new(Database { config, line, dialling, clock: clock.clone(), ears: Arc::default() });
     Arc::new(SqlStore::new(database, clock, layouts))
 }
 
@@ -188,8 +190,13 @@ impl sql::store::Database for Arc<Database> {
         Box::pin(async { Ok(Box::new(pinned::pin(&self.config).await?) as Box<dyn Pinned>) })
     }
 
+    fn hear(&self, channel: Channel<'_>, key: &Arc<str>, sink: Weak<dyn Sink>) -> Subscription {
+        self.ears.hear(self, channel, key, sink)
+    }
+
     fn close(&self) {
         *locked(&self.line) = None;
+        self.ears.close();
     }
 }
 

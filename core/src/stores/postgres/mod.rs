@@ -3,6 +3,7 @@
 mod client;
 mod config;
 mod connection;
+mod ears;
 mod failure;
 mod inbox;
 mod pinned;

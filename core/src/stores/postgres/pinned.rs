@@ -1,5 +1,6 @@
 //! A connection for a session. It is the server's own: a pooler would give what is kept on it to others.
 
+use futures_util::future::join_all;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Notification};
@@ -63,12 +64,11 @@ fn pooled() -> Error {
 impl Pinned for Session {
     fn ask<'a>(&'a mut self, requests: &'a [Request]) -> BoxFuture<'a, Result<Vec<Reply>, Failure>> {
         Box::pin(async move {
-            let mut replies = Vec::with_capacity(requests.len());
-            for part in requests.chunk_by(|one, next| one.call.batch && std::ptr::eq(one.call, next.call)) {
-                let done = statements::execute(&self.client, part, StoreTime(0)).await;
-                replies.extend(done.map_err(|error| failure::of_statement(&error))?);
-            }
-            Ok(replies)
+            let parts = requests.chunk_by(|one, next| one.call.batch && std::ptr::eq(one.call, next.call));
+            // All leave at once, in this order.
+            let done = join_all(parts.map(|part| statements::execute(&self.client, part, StoreTime(0)))).await;
+            let done: Result<Vec<_>, _> = done.into_iter().collect();
+            Ok(done.map_err(|error| failure::of_statement(&error))?.concat())
         })
     }
 

@@ -72,6 +72,19 @@ pub(super) async fn listen(client: &Client, inbox: InboxId) -> Result<()> {
     client.batch_execute(&format!("LISTEN {}", channel(inbox))).await
 }
 
+/// Has this connection told what comes on `channel`, and shows by the mark of that, a lock that many can have, that
+/// somebody listens there.
+pub(super) async fn hear(client: &Client, channel: &str) -> Result<()> {
+    let mark = format!("LISTEN \"{channel}\"; SELECT pg_advisory_lock_shared(hashtextextended('{channel}', 0))");
+    client.batch_execute(&mark).await
+}
+
+/// The opposite of [`hear`].
+pub(super) async fn ignore(client: &Client, channel: &str) -> Result<()> {
+    let mark = format!("UNLISTEN \"{channel}\"; SELECT pg_advisory_unlock_shared(hashtextextended('{channel}', 0))");
+    client.batch_execute(&mark).await
+}
+
 /// Makes the table, if there is none.
 pub(super) async fn make(client: &Client) -> Result<()> {
     client.batch_execute(SCHEMA).await

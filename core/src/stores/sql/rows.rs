@@ -156,7 +156,7 @@ impl<D: Database> Rows<D> {
         let until = clock::now().after(lasts);
         let mut taken = self.try_on(&mut *connection, request, lasts).await?;
         if matches!(taken, Tried::Missing) {
-            taken = match ask(&mut *connection, Request::new(&D::AROUND.make, request.key.clone(), [])).await {
+            taken = match ask(&mut *connection, &[Request::new(&D::AROUND.make, request.key.clone(), [])]).await {
                 Ok(()) => self.try_on(&mut *connection, request, lasts).await?,
                 // Somebody made it in a transaction that is open.
                 Err(Failure::Again) => Tried::Missing,
@@ -189,7 +189,7 @@ impl<D: Database> Rows<D> {
             Err(failure) => return Err(failure),
         };
         if !matches!(tried, Tried::Taken(_)) {
-            ask(connection, Request::new(&D::AROUND.end, "".into(), [])).await?;
+            ask(connection, &[Request::new(&D::AROUND.end, "".into(), [])]).await?;
         }
         Ok(tried)
     }
@@ -200,7 +200,7 @@ impl<D: Database> Rows<D> {
         // A lease never becomes shorter.
         let lasts = lease(request).max(own.until.since(now));
         own.until = now.after(lasts);
-        match ask(&mut *own.connection, on(&D::AROUND.holds, request, lasts)).await {
+        match ask(&mut *own.connection, &[on(&D::AROUND.holds, request, lasts)]).await {
             Ok(_) if wanted == Wanted::Take => Ok(Reply::Int(own.since)),
             Ok(_) => Ok(Reply::Int(1)),
             // It is gone with its connection.
@@ -213,7 +213,9 @@ impl<D: Database> Rows<D> {
 
     async fn give(&self, held: Held, request: &Request) -> Result<Reply, Failure> {
         let Held { mut connection, .. } = held;
-        ask(&mut *connection, Request::new(request.call, "".into(), [])).await?;
+        let tell = D::AROUND.tell.as_ref().map(|tell| tell.of(&request.key));
+        let requests: Vec<_> = tell.into_iter().chain([Request::new(request.call, "".into(), [])]).collect();
+        ask(&mut *connection, &requests).await?;
         self.keep(connection);
         Ok(Reply::Int(1))
     }
@@ -296,10 +298,10 @@ fn on(call: &'static Call, request: &Request, lasts: Duration) -> Request {
     Request::new(call, request.key.clone(), [Arg::Int(millis)])
 }
 
-/// One statement; what is refused is a failure.
-async fn ask(connection: &mut dyn Pinned, request: Request) -> Result<(), Failure> {
-    let replies = connection.ask(&[request]).await?;
-    match replies.into_iter().next() {
+/// Statements; what is refused is a failure.
+async fn ask(connection: &mut dyn Pinned, requests: &[Request]) -> Result<(), Failure> {
+    let replies = connection.ask(requests).await?;
+    match replies.into_iter().find(|reply| matches!(reply, Reply::Error { .. })) {
         Some(Reply::Error { code, message }) => {
             let error =
                 Error::new(Kind::Unavailable, "connect", "the database refused a statement of ours; see the cause");

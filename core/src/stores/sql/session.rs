@@ -267,11 +267,11 @@ impl<D: Database> Life<'_, D> {
     }
 }
 
-/// The number in a row, or why there is none.
+/// The number that a row begins with, or why there is none.
 fn said(reply: &Reply) -> Reply {
     match reply {
         Reply::List(row) => match row.as_slice() {
-            [Reply::Text(did)] => did.parse().map_or_else(|_| unsaid("it said no number"), Reply::Int),
+            [Reply::Text(did), ..] => did.parse().map_or_else(|_| unsaid("it said no number"), Reply::Int),
             _ => unsaid("it said neither yes nor no"),
         },
         other => other.clone(),

@@ -18,7 +18,7 @@ use super::table::{Failure, Table};
 use crate::error::{Error, Kind};
 use crate::finding::Finding;
 use crate::platform::{clock, runtime};
-use crate::protocol::{Call, InboxId, Inquiry, Layout, Reply, Request, Requests};
+use crate::protocol::{Call, Channel, InboxId, Inquiry, Layout, Reply, Request, Requests};
 use crate::session::Inbox;
 use crate::stores::{Answered, BoxFuture, Closing, Ends, Outcome, Schema, Sink, Store, Subscription, Topic, not_sent};
 use crate::time::Time;
@@ -47,6 +47,12 @@ pub(crate) trait Database: Table + Executor + Clone {
 
     /// Listens at an inbox and reports to `sink` until that is gone.
     fn listen(&self, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()>;
+
+    /// Listens on a channel that tells of the lock under `key`, with [sinks](Sink) and work as for any subscription.
+    fn hear(&self, channel: Channel<'_>, key: &Arc<str>, sink: Weak<dyn Sink>) -> Subscription {
+        let _ = (channel, key, sink);
+        Subscription::of(Inbox::Unavailable)
+    }
 
     /// A connection for a session, which the server ends where that is silent for its ttl.
     fn pin(&self) -> BoxFuture<'_, crate::Result<Box<dyn Pinned>>>;
@@ -224,7 +230,7 @@ impl<D: Database> Store for SqlStore<D> {
                     Box::pin(async move { store.session.run().await })
                 }));
             }
-            Topic::Channel { .. } => return Subscription::of(Inbox::Unavailable),
+            Topic::Channel { channel, key } => return self.records.table.hear(channel, key, sink),
         };
         let wanted = Arc::new(Listened::default());
         let ends = wanted.clone();

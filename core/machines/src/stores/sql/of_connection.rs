@@ -18,6 +18,10 @@
 //! Requests of one client are done in the order in which they were made, so that nothing of an attempt comes behind its
 //! undo.
 //!
+//! Where the database can tell somebody, whoever waits listens on a channel of the lock. To tell is a commit, which waits
+//! for the disk, so a holder tells only where somebody listens; and since a crash or another library tells nobody,
+//! whoever waits polls besides.
+//!
 //! **`for_update`**: each lock is a connection, which the database ends where it is silent for the ttl: a `holds` is a
 //! word on it, and so a renewal.
 
@@ -31,7 +35,7 @@ use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
 use crate::options::AcquireOptions;
 use crate::protocol::{
     Arg, Body, Call, Grant, Input, Inquiry, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, Term,
-    Traits, Verdict,
+    Terms, Traits, Verdict,
 };
 use crate::replies::{answered, int, nonsense, operation, shown};
 use crate::tables::joined::text;
@@ -77,12 +81,30 @@ impl Statements {
 pub struct Around {
     /// Begins a transaction, before a row is taken; nothing where that does so itself.
     pub begin: Option<Call>,
+    /// Tells those who wait for the row, before it is given back; nothing where nobody can be told.
+    pub tell: Option<Tell>,
     /// Ends it with nothing taken.
     pub end: Call,
     /// Makes the row where there is none.
     pub make: Call,
     /// Says that its holder lives.
     pub holds: Call,
+}
+
+/// How those who wait are told by whoever gives back.
+#[derive(Debug)]
+pub struct Tell {
+    /// What is said, of which the key is the channel.
+    pub call: Call,
+    /// The channel of the lock under a key.
+    pub channel: fn(&str) -> String,
+}
+
+impl Tell {
+    /// What is said before the lock under `key` is given back.
+    pub fn of(&'static self, key: &str) -> Request {
+        Request::new(&self.call, (self.channel)(key).into(), [])
+    }
 }
 
 /// Of what a connection has a lock.
@@ -140,6 +162,9 @@ pub struct Dialect {
     pub notes: &'static [&'static str],
     /// The number, name or row under which it keeps the lock of that name.
     pub key: fn(&str) -> Result<String>,
+    /// The channel on which those who wait for the lock under a key are told that it was given back; nothing where
+    /// nobody can be told.
+    pub channel: Option<fn(&str) -> String>,
 }
 
 /// What has to be known of more than one database.
@@ -147,6 +172,8 @@ pub(crate) const ON_ONE_CONNECTION: &str =
     "All locks of a client are on one connection of its own, and are lost with it.";
 pub(crate) const FREED: &str = "A database that restarts, fails over or ends the connection frees its locks at once; a holder that it cannot \
                                 reach hears of that within the ttl.";
+pub(crate) const HINTED: &str = "Whoever waits is told when a client of this library gives back, and polls besides, since others tell nobody; in \
+                                 no order: with several processes, one of them may wait long.";
 pub(crate) const CLOCKED: &str =
     "Tokens are the database's clock, read once the lock is had; nobody but its holder knows them.";
 pub(crate) const A_CONNECTION_EACH: &str =
@@ -326,7 +353,12 @@ impl Protocol for ConnectionLock {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: 1, yields: false, push: Push::None, bound: self.dialect.of == Of::Name }
+        let push = if self.dialect.channel.is_some() { Push::HintOfSome } else { Push::None };
+        Traits { block: 1, yields: false, push, bound: self.dialect.of == Of::Name }
+    }
+
+    fn channel(&self, _: &Terms) -> Option<Arc<str>> {
+        self.dialect.channel.map(|channel| channel(&self.key).into())
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {

@@ -24,6 +24,7 @@ static DIALECT: Dialect = Dialect {
         POLLED,
     ],
     key: |name| short_key("GET_LOCK", name),
+    channel: None,
 };
 
 /// The layout, for a connection that puts `prefix` before every name and lasts for `ttl`.

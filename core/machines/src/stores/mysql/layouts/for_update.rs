@@ -15,6 +15,7 @@ use crate::tables::joined::{POLLED, short_key};
 /// What the driver says besides.
 pub static AROUND: Around = Around {
     begin: None,
+    tell: None,
     end: Call { name: "end", body: &["ROLLBACK; SELECT 1"], batch: false },
     make: Call { name: "make row", body: &[include_str!("for_update/make.sql")], batch: false },
     holds: Call { name: "holds", body: &[include_str!("for_update/holds.sql")], batch: false },
@@ -39,6 +40,7 @@ static DIALECT: Dialect = Dialect {
         POLLED,
     ],
     key: |name| short_key("the table resource_lock", name),
+    channel: None,
 };
 
 /// The layout, for a client that puts `prefix` before every name.

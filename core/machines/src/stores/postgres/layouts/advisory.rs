@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::kit::advisory_key;
-use crate::stores::sql::of_connection::{CLOCKED, ConnectionLayout, Dialect, FREED, ON_ONE_CONNECTION, Of, Statements};
-use crate::tables::joined::POLLED;
+use crate::stores::sql::of_connection::{
+    CLOCKED, ConnectionLayout, Dialect, FREED, HINTED, ON_ONE_CONNECTION, Of, Statements,
+};
 
 static DIALECT: Dialect = Dialect {
     store: "postgres",
@@ -23,9 +24,10 @@ static DIALECT: Dialect = Dialect {
         "A pooler that hands out connections by transactions is refused, since it would leave locks with nobody.",
         "A lock is a number, 64 bits of the BLAKE2b digest of prefix and name; list is refused, since that tells no names.",
         CLOCKED,
-        POLLED,
+        HINTED,
     ],
     key: |name| Ok(advisory_key(name).to_string()),
+    channel: Some(|key| format!("lockwright_advisory_{key}")),
 };
 
 /// The layout, for a connection that puts `prefix` before every name and lasts for `ttl`.

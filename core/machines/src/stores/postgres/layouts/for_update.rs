@@ -6,15 +6,20 @@
 //! Source: a Chinese tutorial on distributed locks, its section 基于数据库排他锁实现
 //! ("by a database's exclusive lock").
 
+use crate::kit::advisory_key;
 use crate::protocol::Call;
 use crate::stores::sql::of_connection::{
-    A_CONNECTION_EACH, Around, CLOCKED, ConnectionLayout, Dialect, ENDED, FREED, Of, SKIPPED, Statements,
+    A_CONNECTION_EACH, Around, CLOCKED, ConnectionLayout, Dialect, ENDED, FREED, HINTED, Of, SKIPPED, Statements, Tell,
 };
-use crate::tables::joined::{POLLED, short_key};
+use crate::tables::joined::short_key;
 
 /// What the driver says besides.
 pub static AROUND: Around = Around {
     begin: Some(Call { name: "begin", body: &["BEGIN"], batch: false }),
+    tell: Some(Tell {
+        call: Call { name: "tell", body: &[include_str!("for_update/tell.sql")], batch: false },
+        channel,
+    }),
     end: Call { name: "end", body: &["ROLLBACK"], batch: false },
     make: Call { name: "make row", body: &[include_str!("for_update/make.sql")], batch: false },
     holds: Call { name: "holds", body: &[include_str!("for_update/holds.sql")], batch: false },
@@ -36,10 +41,16 @@ static DIALECT: Dialect = Dialect {
         SKIPPED,
         "A pooler is refused, which would hand out a connection that has a row.",
         CLOCKED,
-        POLLED,
+        HINTED,
     ],
     key: |name| short_key("the table resource_lock", name),
+    channel: Some(channel),
 };
+
+/// A channel's name may have 63 bytes.
+fn channel(key: &str) -> String {
+    format!("lockwright_for_update_{}", advisory_key(key))
+}
 
 /// The layout, for a client that puts `prefix` before every name.
 pub fn layout(prefix: &str) -> ConnectionLayout {
