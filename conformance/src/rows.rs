@@ -159,7 +159,7 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 20] = [
+pub const ABILITIES: [&str; 24] = [
     "restart",
     "count",
     "foreign",
@@ -180,6 +180,10 @@ pub const ABILITIES: [&str; 20] = [
     "together",
     "size",
     "wake",
+    "card",
+    "list",
+    "break",
+    "by_name",
 ];
 
 /// This folder.
