@@ -18,9 +18,9 @@
 //! Requests of one client are done in the order in which they were made, so that nothing of an attempt comes behind its
 //! undo.
 //!
-//! Where the database can tell somebody, whoever waits listens on a channel of the lock. To tell is a commit, which waits
-//! for the disk, so a holder tells only where somebody listens; and since a crash or another library tells nobody,
-//! whoever waits polls besides.
+//! Where the database can tell somebody, whoever waits listens on a channel of the lock. To tell is a commit, which
+//! waits for the disk, so a holder tells only where somebody listens; and since a crash or another library tells
+//! nobody, whoever waits polls besides.
 //!
 //! **`for_update`**: each lock is a connection, which the database ends where it is silent for the ttl: a `holds` is a
 //! word on it, and so a renewal.
