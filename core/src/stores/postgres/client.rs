@@ -11,8 +11,8 @@ use lockwright_machines::stores::sql::of_connection::Around;
 use tokio::time::timeout;
 use tokio_postgres::{Client, Statement};
 
+use super::channels::Channels;
 use super::connection::{Connection, dial};
-use super::ears::Ears;
 use super::{failure, inbox, pinned, statements};
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
@@ -32,7 +32,7 @@ pub(super) struct Database {
     line: Mutex<Option<Arc<Line>>>,
     dialling: Arc<tokio::sync::Mutex<()>>,
     clock: Arc<StoreClock>,
-    ears: Arc<Ears>,
+    channels: Arc<Channels>,
 }
 
 /// A connection for statements.
@@ -48,7 +48,7 @@ struct Line {
 pub(super) fn store(config: Config) -> Arc<dyn Store> {
     let (layouts, clock) = (layouts::all(&config.prefix, config.ttl), Arc::new(StoreClock::default()));
     let (line, dialling) = (Mutex::default(), Arc::default());
-    let database = Arc::new(Database { config, line, dialling, clock: clock.clone(), ears: Arc::default() });
+    let database = Arc::new(Database { config, line, dialling, clock: clock.clone(), channels: Arc::default() });
     Arc::new(SqlStore::new(database, clock, layouts))
 }
 
@@ -191,12 +191,12 @@ impl sql::store::Database for Arc<Database> {
     }
 
     fn hear(&self, channel: Channel<'_>, key: &Arc<str>, sink: Weak<dyn Sink>) -> Subscription {
-        self.ears.hear(self, channel, key, sink)
+        self.channels.hear(self, channel, key, sink)
     }
 
     fn close(&self) {
         *locked(&self.line) = None;
-        self.ears.close();
+        self.channels.close();
     }
 }
 

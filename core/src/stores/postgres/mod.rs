@@ -1,9 +1,9 @@
 #![doc = include_str!("docs.md")]
 
+mod channels;
 mod client;
 mod config;
 mod connection;
-mod ears;
 mod failure;
 mod inbox;
 mod pinned;

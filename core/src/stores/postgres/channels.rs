@@ -33,7 +33,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 
 /// See the [module](self).
 #[derive(Default)]
-pub(super) struct Ears {
+pub(super) struct Channels {
     by_channel: Mutex<HashMap<Arc<str>, Topic>>,
     /// Somebody listens for all, or is about to.
     are_kept: AtomicBool,
@@ -45,7 +45,7 @@ struct Topic {
     /// Of the lock that it tells of.
     key: Arc<str>,
     /// How many listen.
-    ears: usize,
+    listeners: usize,
     /// How long it stays once nobody does.
     until: Instant,
     /// The server tells what comes on it.
@@ -53,23 +53,23 @@ struct Topic {
 }
 
 /// One of those who listen on a channel.
-struct Ear {
-    ears: Arc<Ears>,
+struct Listener {
+    channels: Arc<Channels>,
     channel: Arc<str>,
 }
 
-impl Ends for Ear {
+impl Ends for Listener {
     fn ended(&self) {
-        if let Some(topic) = locked(&self.ears.by_channel).get_mut(&self.channel) {
-            topic.ears -= 1;
+        if let Some(topic) = locked(&self.channels.by_channel).get_mut(&self.channel) {
+            topic.listeners -= 1;
             topic.until = Instant::now() + LINGER;
         }
-        self.ears.changed.notify_one();
+        self.channels.changed.notify_one();
     }
 }
 
 /// Whoever listens for all.
-struct Keeper(Arc<Ears>);
+struct Keeper(Arc<Channels>);
 
 impl Drop for Keeper {
     fn drop(&mut self) {
@@ -92,7 +92,7 @@ enum Woken {
     Ended,
 }
 
-impl Ears {
+impl Channels {
     /// One more listens on `channel`, which tells of the lock under `key`.
     pub(super) fn hear(
         self: &Arc<Self>,
@@ -114,12 +114,12 @@ impl Ears {
         if channel.overheard && !is_live {
             return Subscription::of(Inbox::Closed);
         }
-        let new = || Topic { key: key.clone(), ears: 0, until: Instant::now(), is_live: false };
-        all.entry(channel.name.clone()).or_insert_with(new).ears += 1;
+        let new = || Topic { key: key.clone(), listeners: 0, until: Instant::now(), is_live: false };
+        all.entry(channel.name.clone()).or_insert_with(new).listeners += 1;
         drop(all);
         self.changed.notify_one();
-        let ear = Arc::new(Ear { ears: self.clone(), channel: channel.name.clone() });
-        Subscription::of(if is_live { Inbox::Live } else { Inbox::Closed }).until(ear)
+        let listener = Arc::new(Listener { channels: self.clone(), channel: channel.name.clone() });
+        Subscription::of(if is_live { Inbox::Live } else { Inbox::Closed }).until(listener)
     }
 
     /// The connection ends.
@@ -206,11 +206,11 @@ impl Ears {
     fn words(&self, now: Instant) -> (Vec<Word>, Option<Instant>) {
         let (mut words, mut next) = (Vec::new(), None);
         locked(&self.by_channel).retain(|channel, topic| {
-            let lingers = topic.ears == 0 && topic.until > now;
+            let lingers = topic.listeners == 0 && topic.until > now;
             if lingers {
                 next = Some(next.map_or(topic.until, |next: Instant| next.min(topic.until)));
             }
-            let stays = lingers || topic.ears > 0;
+            let stays = lingers || topic.listeners > 0;
             match (stays, topic.is_live) {
                 (true, false) => words.push(Word::Hear(channel.clone())),
                 (false, true) => words.push(Word::Ignore(channel.clone())),
@@ -247,8 +247,8 @@ impl Ears {
 /// What listens for all until the client is closed.
 fn kept(keeper: Keeper, database: Arc<Database>, sink: Weak<dyn Sink>) -> Work {
     Box::new(move || {
-        let (ears, database, sink) = (keeper.0.clone(), database.clone(), sink.clone());
-        Box::pin(async move { ears.closing.cuts_short(ears.keep(&database, &sink)).await })
+        let (channels, database, sink) = (keeper.0.clone(), database.clone(), sink.clone());
+        Box::pin(async move { channels.closing.cuts_short(channels.keep(&database, &sink)).await })
     })
 }
 
@@ -264,22 +264,22 @@ mod tests {
 
     #[test]
     fn a_channel_is_listened_to_while_somebody_does_and_for_a_moment_after() {
-        let ears = Arc::new(Ears::default());
+        let channels = Arc::new(Channels::default());
         let (name, key) = (Arc::from("of a lock"), Arc::from("key"));
-        let hear = |overheard| ears.listened(Channel { name: &name, own: false, overheard }, &key);
+        let hear = |overheard| channels.listened(Channel { name: &name, own: false, overheard }, &key);
         let now = Instant::now();
         assert_eq!(hear(true).state(), Inbox::Closed);
-        assert_eq!(ears.words(now), (vec![], None), "what is overheard is not asked for");
+        assert_eq!(channels.words(now), (vec![], None), "what is overheard is not asked for");
         let (one, other) = (hear(false), hear(false));
-        assert_eq!(ears.words(now), (vec![Word::Hear(name.clone())], None));
-        locked(&ears.by_channel).get_mut(&name).unwrap().is_live = true;
-        assert_eq!((ears.words(now), hear(true).state()), ((vec![], None), Inbox::Live));
+        assert_eq!(channels.words(now), (vec![Word::Hear(name.clone())], None));
+        locked(&channels.by_channel).get_mut(&name).unwrap().is_live = true;
+        assert_eq!((channels.words(now), hear(true).state()), ((vec![], None), Inbox::Live));
         drop(one);
-        assert_eq!(ears.words(now + 2 * LINGER), (vec![], None));
+        assert_eq!(channels.words(now + 2 * LINGER), (vec![], None));
         drop(other);
-        let (words, next) = ears.words(now);
+        let (words, next) = channels.words(now);
         assert_eq!((words, next.is_some()), (vec![], true));
-        assert_eq!(ears.words(now + 2 * LINGER), (vec![Word::Ignore(name.clone())], None));
-        assert_eq!(ears.words(now), (vec![], None));
+        assert_eq!(channels.words(now + 2 * LINGER), (vec![Word::Ignore(name.clone())], None));
+        assert_eq!(channels.words(now), (vec![], None));
     }
 }
