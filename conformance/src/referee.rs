@@ -24,6 +24,8 @@ pub struct History {
     pub records: Vec<Record>,
     /// Processes that were killed, and when.
     pub deaths: Vec<(u32, Nanos)>,
+    /// From when to when the store freed all that it kept, since its server ended: a holder hears of it a moment later.
+    pub freed: Vec<(Nanos, Nanos)>,
     /// What the counter says in the end.
     pub counter: u64,
 }
@@ -80,6 +82,7 @@ struct Tenure<'a> {
     lost: Option<Nanos>,
     over: bool,
     died: Option<Nanos>,
+    freed: Option<Nanos>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +96,11 @@ struct Increment {
 impl Tenure<'_> {
     /// Until when the task believed, as far as it logged that: renewals after its last line are unknown.
     fn believed_until(&self) -> Nanos {
+        let believed = self.believed_unless_freed();
+        self.freed.map_or(believed, |freed| freed.min(believed))
+    }
+
+    fn believed_unless_freed(&self) -> Nanos {
         let worked = self.increments.iter().filter(|i| i.held).map(|i| i.end).max().unwrap_or(self.granted);
         // After its increment a task does nothing but release, also one that is killed before it could log that.
         if self.lost.is_none() && self.increments.last().is_some_and(|i| i.held) {
@@ -251,6 +259,7 @@ fn tenures<'a>(history: &'a History, found: &mut Judgement) -> Vec<Tenure<'a>> {
                 lost: None,
                 over: false,
                 died: history.deaths.iter().find(|(dead, _)| dead == pid).map(|(_, at)| *at),
+                freed: history.freed.iter().find(|(_, end)| at < end).map(|(begin, _)| *begin.max(at)),
             });
             continue;
         }
@@ -293,7 +302,7 @@ fn tokens_order_the_increments(tenures: &[&Tenure<'_>], found: &mut Judgement) {
     for pair in by_token.windows(2) {
         let [(lower, before), (higher, after)] = pair else { continue };
         let (a, b) = (lower.task, higher.task);
-        if after.begin < before.end {
+        if after.begin < before.end.min(lower.freed.unwrap_or(before.end)) {
             let overlap = between(after.begin, before.end) * 1e6;
             let text = format!(
                 "{b} (token {}) began an increment {overlap:.0} us before {a} (token {}) had finished one",
@@ -434,7 +443,7 @@ mod tests {
             increment(51, 60, "a", 3, 3),
             released(61, "a", 3),
         ];
-        History { records, deaths: Vec::new(), counter: 3 }
+        History { records, deaths: Vec::new(), freed: Vec::new(), counter: 3 }
     }
 
     fn verdicts(history: &History) -> Vec<Verdict> {
@@ -442,7 +451,7 @@ mod tests {
     }
 
     fn of(records: Vec<Record>, counter: u64) -> History {
-        History { records, deaths: Vec::new(), counter }
+        History { records, deaths: Vec::new(), freed: Vec::new(), counter }
     }
 
     #[test]
@@ -689,6 +698,24 @@ mod tests {
         dead.records[3] = increment(61, 70, "b", 2, 2);
         dead.counter = 2;
         assert_eq!(verdicts(&dead), []);
+    }
+
+    #[test]
+    fn whoever_holds_what_its_store_frees_is_blamed_only_for_what_came_before() {
+        let overlap = |freed: &[(Nanos, Nanos)]| {
+            let records = vec![
+                grant(10, "a", 1),
+                increment(20, 70, "a", 1, 1),
+                grant(60, "b", 2),
+                increment(61, 80, "b", 2, 2),
+                released(85, "b", 2),
+            ];
+            verdicts(&History { freed: freed.to_vec(), ..of(records, 2) })
+        };
+        assert_eq!(overlap(&[]), [Verdict::StoreTruth, Verdict::HolderBelief]);
+        assert_eq!(overlap(&[(50, 90)]), []);
+        assert_eq!(overlap(&[(5, 9)]), [Verdict::StoreTruth, Verdict::HolderBelief]);
+        assert_eq!(overlap(&[(65, 90)]), [Verdict::StoreTruth, Verdict::HolderBelief]);
     }
 
     #[test]

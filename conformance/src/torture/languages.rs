@@ -217,7 +217,11 @@ impl Crowd<'_> {
             }
             if self.restarts.front().is_some_and(|due| counted(&self.folder) >= *due) {
                 self.restarts.pop_front();
+                let began = clock::now();
                 self.place.restart()?;
+                if self.place.store.cannot.contains_key("restart") {
+                    self.history.freed.push((began, clock::now()));
+                }
                 *self.restarted.entry(self.restarts_as).or_default() += 1;
             }
             for at in 0..self.hands.len() {

@@ -170,8 +170,8 @@ pub struct Dialect {
 /// What has to be known of more than one database.
 pub(crate) const ON_ONE_CONNECTION: &str =
     "All locks of a client are on one connection of its own, and are lost with it.";
-pub(crate) const FREED: &str = "A database that restarts, fails over or ends the connection frees its locks at once; a holder that it cannot \
-                                reach hears of that within the ttl.";
+pub(crate) const FREED: &str = "A database that restarts, fails over or ends the connection frees its locks at once, a moment before their \
+                                holders hear of it; a holder that it cannot reach hears of that within the ttl.";
 pub(crate) const HINTED: &str = "Whoever waits is told when a client of this library gives back, and polls besides, since others tell nobody; in \
                                  no order: with several processes, one of them may wait long.";
 pub(crate) const CLOCKED: &str =
