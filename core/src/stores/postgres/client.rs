@@ -9,10 +9,11 @@ use lockwright_machines::stores::postgres::layouts::{self, for_update, native};
 use lockwright_machines::stores::sql::examination::Examination;
 use lockwright_machines::stores::sql::of_connection::Around;
 use tokio::time::timeout;
-use tokio_postgres::{Client, Statement};
+use tokio_postgres::Client;
 
 use super::channels::Channels;
 use super::connection::{Connection, dial};
+use super::statements::Kept;
 use super::{failure, inbox, pinned, statements};
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
@@ -40,8 +41,8 @@ struct Line {
     client: Client,
     /// It is ours alone.
     is_direct: bool,
-    /// Where the server keeps it, once it does.
-    exchange: OnceLock<Statement>,
+    /// Where the server keeps them, once it does.
+    kept: OnceLock<Kept>,
 }
 
 /// A store of that database. Sends nothing.
@@ -68,14 +69,12 @@ impl Database {
             let _dialling = dialling;
             let Connection { client, is_direct, now, .. } = dial(&database.config).await?;
             database.clock.learn(clock::now(), now);
-            let line = Arc::new(Line { client, is_direct, exchange: OnceLock::new() });
+            let line = Arc::new(Line { client, is_direct, kept: OnceLock::new() });
             *locked(&database.line) = Some(line.clone());
             if is_direct {
-                // Nobody waits for it: until then the statement is sent each time.
+                // Nobody waits for them: until then a statement's text is sent each time.
                 let line = line.clone();
-                tokio::spawn(
-                    async move { statements::prepare(&line.client).await.map(|kept| line.exchange.set(kept)) },
-                );
+                tokio::spawn(async move { statements::prepare(&line.client).await.map(|kept| line.kept.set(kept)) });
             }
             Ok(line)
         });
@@ -127,8 +126,7 @@ impl Database {
 
 impl Table for Arc<Database> {
     fn exchange<'a>(&'a self, changes: &'a [Change], window: Window) -> BoxFuture<'a, Result<Exchanged, Failure>> {
-        let asks =
-            async move |line: &Line| statements::exchange(&line.client, line.exchange.get(), changes, window).await;
+        let asks = async move |line: &Line| statements::exchange(&line.client, line.kept.get(), changes, window).await;
         Box::pin(self.over_the_line(window.patience, asks))
     }
 

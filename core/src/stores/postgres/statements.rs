@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_machines::stores::postgres::layouts::examination::EXAMINATION;
-use lockwright_machines::stores::postgres::layouts::native::{EXCHANGE, PAGE, REMOVE, SCHEMA};
+use lockwright_machines::stores::postgres::layouts::native::{CHANGE, EXCHANGE, PAGE, REMOVE, SCHEMA};
 use lockwright_machines::written::Written;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row as Answer, Statement};
 
 use super::failure;
 use crate::protocol::{Arg, InboxId, Reply, Request};
-use crate::stores::sql::table::{Change, Exchanged, Listed, Range, Row, Seen, Window};
+use crate::stores::sql::table::{Change, Exchanged, Expected, Listed, Range, Row, Seen, Window};
 use crate::time::StoreTime;
 
 type Result<T> = std::result::Result<T, tokio_postgres::Error>;
@@ -28,6 +28,8 @@ const EXCHANGE_TYPES: [Type; 10] = [
     Type::TEXT_ARRAY,
     Type::TEXT_ARRAY,
 ];
+
+const CHANGE_TYPES: [Type; 7] = [Type::TEXT, Type::INT8, Type::INT8, Type::TEXT, Type::TEXT, Type::INT8, Type::INT8];
 
 /// The channel of notifications of an inbox.
 pub(super) fn channel(inbox: InboxId) -> String {
@@ -55,9 +57,16 @@ pub(super) async fn settle(client: &Client, port: Option<u16>, response_timeout:
     Ok(Settled { is_direct: is_direct == Some(true), now: StoreTime(row.try_get(1)?) })
 }
 
-/// The statement for exchanges as the server keeps it for this connection.
-pub(super) async fn prepare(client: &Client) -> Result<Statement> {
-    client.prepare_typed(EXCHANGE, &EXCHANGE_TYPES).await
+/// The statements for exchanges as the server keeps them for a connection.
+pub(super) struct Kept {
+    exchange: Statement,
+    change: Statement,
+}
+
+/// Has the server keep them for this one.
+pub(super) async fn prepare(client: &Client) -> Result<Kept> {
+    let exchange = client.prepare_typed(EXCHANGE, &EXCHANGE_TYPES).await?;
+    Ok(Kept { exchange, change: client.prepare_typed(CHANGE, &CHANGE_TYPES).await? })
 }
 
 /// Has whoever listens at `inbox` told `text`.
@@ -166,10 +175,20 @@ fn texts(row: &Answer) -> Result<Vec<Reply>> {
 /// See [`Table::exchange`](crate::stores::sql::table::Table::exchange).
 pub(super) async fn exchange(
     client: &Client,
-    kept: Option<&Statement>,
+    kept: Option<&Kept>,
     changes: &[Change],
     window: Window,
 ) -> Result<Exchanged> {
+    if let [Change { key, expected: Expected::Version(expected), write: Some(row), pushes }] = changes
+        && pushes.is_empty()
+    {
+        let Row { version, written } = row;
+        let (key, kind, record, from, until) =
+            (&**key, &*written.kind, &*written.record, window.from.0, window.until.0);
+        let given: [&(dyn ToSql + Sync); 7] = [&key, expected, version, &kind, &record, &from, &until];
+        let rows = perform(client, kept.map(|kept| &kept.change), (CHANGE, &CHANGE_TYPES), &given).await?;
+        return read_exchange(changes, &rows);
+    }
     let keys: Vec<&str> = changes.iter().map(|change| &*change.key).collect();
     let expected: Vec<i64> = changes.iter().map(|change| change.expected.number()).collect();
     let written = |what: fn(&Row) -> &str| changes.iter().map(move |change| change.write.as_ref().map(what));
@@ -183,14 +202,24 @@ pub(super) async fn exchange(
     let messages: Vec<&str> = pushes().map(|(_, (_, text))| text.as_str()).collect();
     let given: [&(dyn ToSql + Sync); 10] =
         [&keys, &expected, &versions, &kinds, &records, &from, &until, &of, &channels, &messages];
-    let rows = match kept {
-        Some(statement) => client.query(statement, &given).await?,
-        None => {
-            let given: Vec<_> = given.into_iter().zip(EXCHANGE_TYPES).collect();
-            client.query_typed(EXCHANGE, &given).await?
-        }
-    };
+    let rows = perform(client, kept.map(|kept| &kept.exchange), (EXCHANGE, &EXCHANGE_TYPES), &given).await?;
     read_exchange(changes, &rows)
+}
+
+/// The statement that the server keeps, or else its text.
+async fn perform(
+    client: &Client,
+    kept: Option<&Statement>,
+    (text, types): (&str, &[Type]),
+    given: &[&(dyn ToSql + Sync)],
+) -> Result<Vec<Answer>> {
+    match kept {
+        Some(statement) => client.query(statement, given).await,
+        None => {
+            let given: Vec<_> = given.iter().copied().zip(types.iter().cloned()).collect();
+            client.query_typed(text, &given).await
+        }
+    }
 }
 
 fn read_exchange(changes: &[Change], rows: &[Answer]) -> Result<Exchanged> {
