@@ -905,8 +905,7 @@ pub trait Protocol: Send + fmt::Debug {
     fn traits(&self) -> Traits;
 
     /// What whoever asks on these terms listens to while it waits, a channel or a path in the store's own words, to ask
-    /// again after each message. `None` unless the layout's waiters are told by
-    /// [hints](Push::is_hint).
+    /// again after each message. `None` unless the layout's waiters are told by [hints](Push::is_hint).
     fn channel(&self, terms: &Terms) -> Option<Arc<str>> {
         let _ = terms;
         None

@@ -296,6 +296,14 @@ impl Closing {
     }
 }
 
+/// Tells whoever listens, if it is there still.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub(crate) fn tell(sink: &Weak<dyn Sink>, what: impl FnOnce(&dyn Sink)) {
+    if let Some(sink) = sink.upgrade() {
+        what(&*sink);
+    }
+}
+
 /// Where a store puts what it hears without being asked. Its methods do no I/O and return quickly.
 pub trait Sink: Send + Sync {
     /// The inbox changed; `Live` again means that pushes may have been missed.

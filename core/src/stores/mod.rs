@@ -61,6 +61,8 @@ mod tls;
 
 #[cfg(all(not(feature = "unstable-store"), any(feature = "mysql", feature = "postgres")))]
 pub(crate) use adapter::Schema;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub(crate) use adapter::tell;
 #[cfg(feature = "unstable-store")]
 pub use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Schema, Sink, Store, Subscription, Topic, Work, now};
 #[cfg(not(feature = "unstable-store"))]

@@ -10,7 +10,7 @@ use super::client::Database;
 use crate::platform::{clock, random};
 use crate::protocol::InboxId;
 use crate::session::Inbox;
-use crate::stores::Sink;
+use crate::stores::{Sink, tell};
 
 /// How long until it is looked again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
@@ -61,10 +61,4 @@ fn pause(silent: Duration) -> Duration {
 fn jittered(pause: Duration) -> Duration {
     let part = random::number().unwrap_or(0) % 512;
     pause / 2 + pause / 1024 * u32::try_from(part).unwrap_or(0)
-}
-
-fn tell(sink: &Weak<dyn Sink>, what: impl FnOnce(&dyn Sink)) {
-    if let Some(sink) = sink.upgrade() {
-        what(&*sink);
-    }
 }

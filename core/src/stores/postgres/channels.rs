@@ -23,7 +23,7 @@ use super::statements;
 use crate::platform::mutex::locked;
 use crate::protocol::{Channel, StoreEvent};
 use crate::session::Inbox;
-use crate::stores::{Closing, Ends, Sink, Subscription, Work};
+use crate::stores::{Closing, Ends, Sink, Subscription, Work, tell};
 
 /// How long a channel that nobody listens on is still listened to: a lock that is waited for will soon be waited for
 /// again.
@@ -188,7 +188,7 @@ impl Channels {
     async fn say(&self, client: &Client, word: Word, sink: &Weak<dyn Sink>) -> Result<(), tokio_postgres::Error> {
         match word {
             Word::Hear(channel) => {
-                statements::hear(client, &channel).await?;
+                statements::hear(client, &channel, true).await?;
                 let key = locked(&self.by_channel).get_mut(&channel).map(|topic| {
                     topic.is_live = true;
                     topic.key.clone()
@@ -198,7 +198,7 @@ impl Channels {
                 }
                 Ok(())
             }
-            Word::Ignore(channel) => statements::ignore(client, &channel).await,
+            Word::Ignore(channel) => statements::hear(client, &channel, false).await,
         }
     }
 
@@ -250,12 +250,6 @@ fn kept(keeper: Keeper, database: Arc<Database>, sink: Weak<dyn Sink>) -> Work {
         let (channels, database, sink) = (keeper.0.clone(), database.clone(), sink.clone());
         Box::pin(async move { channels.closing.cuts_short(channels.keep(&database, &sink)).await })
     })
-}
-
-fn tell(sink: &Weak<dyn Sink>, what: impl FnOnce(&dyn Sink)) {
-    if let Some(sink) = sink.upgrade() {
-        what(&*sink);
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::connection::{Connection, dial};
 use super::statements;
 use crate::protocol::InboxId;
 use crate::session::Inbox;
-use crate::stores::Sink;
+use crate::stores::{Sink, tell};
 
 /// How often a silent inbox is told something, to see whether it hears.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -108,11 +108,5 @@ async fn hear(database: &Arc<Database>, inbox: InboxId, sink: &Weak<dyn Sink>, a
 fn hand_over(sink: &Weak<dyn Sink>, notification: &Notification) {
     if let Some((key, event)) = push::decode(notification.payload()) {
         tell(sink, |sink| sink.pushed(key, &event));
-    }
-}
-
-fn tell(sink: &Weak<dyn Sink>, what: impl FnOnce(&dyn Sink)) {
-    if let Some(sink) = sink.upgrade() {
-        what(&*sink);
     }
 }

@@ -81,17 +81,12 @@ pub(super) async fn listen(client: &Client, inbox: InboxId) -> Result<()> {
     client.batch_execute(&format!("LISTEN {}", channel(inbox))).await
 }
 
-/// Has this connection told what comes on `channel`, and shows by the mark of that, a lock that many can have, that
-/// somebody listens there.
-pub(super) async fn hear(client: &Client, channel: &str) -> Result<()> {
-    let mark = format!("LISTEN \"{channel}\"; SELECT pg_advisory_lock_shared(hashtextextended('{channel}', 0))");
-    client.batch_execute(&mark).await
-}
-
-/// The opposite of [`hear`].
-pub(super) async fn ignore(client: &Client, channel: &str) -> Result<()> {
-    let mark = format!("UNLISTEN \"{channel}\"; SELECT pg_advisory_unlock_shared(hashtextextended('{channel}', 0))");
-    client.batch_execute(&mark).await
+/// Has this connection told what comes on `channel` while that is `wanted`, and shows so long by the mark of that, a
+/// lock that many can have, that somebody listens there.
+pub(super) async fn hear(client: &Client, channel: &str, wanted: bool) -> Result<()> {
+    let un = if wanted { "" } else { "un" };
+    let mark = format!("hashtextextended('{channel}', 0)");
+    client.batch_execute(&format!("{un}listen \"{channel}\"; SELECT pg_advisory_{un}lock_shared({mark})")).await
 }
 
 /// Makes the table, if there is none.

@@ -19,7 +19,7 @@ use super::place;
 use crate::platform::fork;
 use crate::protocol::{InboxId, StoreEvent};
 use crate::session::Inbox;
-use crate::stores::Sink;
+use crate::stores::{Sink, tell};
 
 /// How often an inbox looks whether it is still wanted and still at its place.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -229,11 +229,5 @@ async fn receive(file: &LockFile, inbox: InboxId, bound: &Bound, replaced: u64, 
             tidied = Instant::now();
             file.inboxes().tidy(inbox);
         }
-    }
-}
-
-fn tell(sink: &Weak<dyn Sink>, what: impl FnOnce(&dyn Sink)) {
-    if let Some(sink) = sink.upgrade() {
-        what(&*sink);
     }
 }
