@@ -125,6 +125,24 @@ fn seats_that_are_taken_again_under_the_same_name() {
     Setup::of("etcd: permits, another lease while one tries", tries).with(1, &[Fault::Leave]).check();
 }
 
+const TWICE: &[Wish] = &[Wish::WaitsTwice, Wish::Waits];
+
+/// Whoever comes again has the seat that it left, if nothing that was sent for that may be executed yet.
+#[test]
+fn who_comes_again_under_the_name_that_it_had() {
+    Setup::of("etcd: one comes again", TWICE).check();
+    Setup::of("etcd: one comes again, one gives up", TWICE).with(1, &[Fault::Cancel]).check();
+    Setup::of("etcd: one comes again, a lease ends", TWICE).with(1, &[Fault::Expiry]).check();
+    Setup::of("etcd: one comes again, another lease", TWICE).with(1, &[Fault::Leave]).check();
+    Setup::of("etcd: one comes again, a connection is lost", TWICE).with(1, &[Fault::Loss]).check();
+    Setup::of("etcd: one comes again, a client is stopped", TWICE).with(1, &[Fault::Stop]).check();
+    let tries = &[Wish::TriesTwice, Wish::Waits];
+    Setup::of("etcd: one tries again", tries).with(1, &[Fault::Loss, Fault::Cancel]).check();
+    Setup::of("etcd: one tries again, another lease", tries).with(1, &[Fault::Leave, Fault::Expiry]).check();
+    Setup::of("etcd: alone, it comes again", &[Wish::WaitsTwice]).with(2, ANY).check();
+    Setup::of("etcd: alone, it comes again, silence", &[Wish::WaitsTwice]).with(1, ANY).with_silence().check();
+}
+
 const MEET: &[Wish] = &[Wish::Meets; 2];
 
 #[test]

@@ -19,6 +19,10 @@ pub const STORE_TIMEOUT: u32 = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     Waits,
+    /// It waits, gives back what it is granted, and waits once more.
+    WaitsTwice,
+    /// It tries, and once more.
+    TriesTwice,
     /// It waits, and what it holds is to end with its ttl.
     WaitsUnrenewed,
     Tries,
@@ -39,7 +43,13 @@ pub enum Wish {
 
 impl Wish {
     pub fn tries(self) -> bool {
-        matches!(self, Wish::Tries | Wish::TriesFor(_) | Wish::TriesToMeet | Wish::TriesLatch | Wish::TriesKazoos)
+        matches!(self, Wish::Tries | Wish::TriesTwice)
+            || matches!(self, Wish::TriesFor(_) | Wish::TriesToMeet | Wish::TriesLatch | Wish::TriesKazoos)
+    }
+
+    /// Whether it wants it once more.
+    pub fn comes_again(self) -> bool {
+        matches!(self, Wish::WaitsTwice | Wish::TriesTwice)
     }
 
     /// Whether it is a party at the barrier.
@@ -72,6 +82,8 @@ impl Wish {
         };
         match self {
             Wish::Waits => "wait".to_owned(),
+            Wish::WaitsTwice => "wait twice".to_owned(),
+            Wish::TriesTwice => "try twice".to_owned(),
             Wish::WaitsUnrenewed => "wait, unrenewed".to_owned(),
             Wish::Tries => "try".to_owned(),
             Wish::WaitsFor(share) => format!("wait to {}", of(share)),

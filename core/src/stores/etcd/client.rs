@@ -68,7 +68,7 @@ impl Line {
 
 impl Etcd {
     pub(super) fn new(config: Config) -> Arc<Self> {
-        let layout = ConcurrencyLayout { prefix: config.prefix.clone(), ttl: config.ttl };
+        let layout = ConcurrencyLayout::new(&*config.prefix, config.ttl);
         Arc::new_cyclic(|me| Etcd {
             config,
             layouts: [Arc::new(layout)],
