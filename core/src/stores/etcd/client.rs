@@ -52,7 +52,7 @@ pub(crate) struct Etcd {
 struct Line {
     /// Counts those that broke: the next one goes to the next member.
     number: usize,
-    client: Option<Client>,
+    client: Option<Arc<Client>>,
     /// When the member answered last.
     heard: Option<Time>,
     /// How often it was too slow since.
@@ -84,7 +84,7 @@ impl Etcd {
     }
 
     /// The connection, dialled if there is none, and its number.
-    pub(super) async fn line(&self) -> Result<(Client, usize), Failure> {
+    pub(super) async fn line(&self) -> Result<(Arc<Client>, usize), Failure> {
         let known = |line: &Line| line.client.clone().map(|client| (client, line.number));
         if let Some(known) = known(&locked(&self.line)) {
             return Ok(known);
@@ -100,6 +100,7 @@ impl Etcd {
         let endpoint = &self.config.endpoints[number % self.config.endpoints.len()];
         match dial(&self.config, endpoint).await {
             Ok(client) => {
+                let client = Arc::new(client);
                 locked(&self.line).client = Some(client.clone());
                 Ok((client, number))
             }
@@ -140,7 +141,7 @@ impl Etcd {
     }
 
     /// Has `call` done by one member, or by the next where it certainly was not.
-    pub(super) async fn over_a_line<T, F>(&self, call: impl Fn(Client) -> F) -> Result<T, Failure>
+    pub(super) async fn over_a_line<T, F>(&self, call: impl Fn(Arc<Client>) -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Failure>>,
     {
@@ -173,9 +174,9 @@ impl Etcd {
     }
 
     pub(super) async fn txn(&self, txn: Txn) -> Result<TxnResponse, Failure> {
-        self.over_a_line(|mut client| {
+        self.over_a_line(|client| {
             let txn = txn.clone();
-            async move { answered(client.txn(txn).await) }
+            async move { answered(client.kv_client().txn(txn).await) }
         })
         .await
     }
@@ -316,8 +317,8 @@ impl Etcd {
             }
             "lives" => {
                 let id = transactions::int(request, 0).map_err(Failure::NotSent)?;
-                let lives =
-                    self.over_a_line(|mut client| async move { answered(client.lease_time_to_live(id, None).await) });
+                let lives = self
+                    .over_a_line(|client| async move { answered(client.lease_client().time_to_live(id, None).await) });
                 let seconds = lives.await?.ttl();
                 if seconds < 0 {
                     return Ok(Reply::Nil);
@@ -327,23 +328,29 @@ impl Etcd {
                 Ok(Reply::List(vec![Reply::Int(seconds * 1000), card]))
             }
             "status" => {
-                let status = self.over_a_line(|mut client| async move { answered(client.status().await) }).await?;
+                let status = self
+                    .over_a_line(|client| async move { answered(client.maintenance_client().status().await) })
+                    .await?;
                 Ok(transactions::status(&status))
             }
             "members" => {
-                let members =
-                    self.over_a_line(|mut client| async move { answered(client.member_list().await) }).await?;
+                let members = self
+                    .over_a_line(|client| async move { answered(client.cluster_client().member_list().await) })
+                    .await?;
                 Ok(transactions::members(&members))
             }
             "leases" => {
-                let leases = self.over_a_line(|mut client| async move { answered(client.leases().await) }).await?;
+                let leases =
+                    self.over_a_line(|client| async move { answered(client.lease_client().leases().await) }).await?;
                 Ok(transactions::leases(&leases))
             }
             "keeps" => {
                 let id = transactions::int(request, 0).map_err(Failure::NotSent)?;
                 let asks = || Some(LeaseTimeToLiveOptions::new().with_keys());
                 let lives =
-                    self.over_a_line(|mut client| async move { answered(client.lease_time_to_live(id, asks()).await) });
+                    self.over_a_line(
+                        |client| async move { answered(client.lease_client().time_to_live(id, asks()).await) },
+                    );
                 Ok(transactions::kept(&lives.await?))
             }
             _ => Err(Failure::NotSent(transactions::strange(request))),
@@ -359,18 +366,18 @@ impl Etcd {
     }
 
     async fn read(&self, from: Vec<u8>, options: GetOptions) -> Result<etcd_client::GetResponse, Failure> {
-        self.over_a_line(|mut client| {
+        self.over_a_line(|client| {
             let (from, options) = (from.clone(), options.clone());
-            async move { answered(client.get(from, Some(options)).await) }
+            async move { answered(client.kv_client().get(from, Some(options)).await) }
         })
         .await
     }
 
     async fn say_farewell(&self) {
         let client = locked(&self.line).client.take();
-        if let (Some(lease), Some(mut client)) = (self.leases.take(), client) {
+        if let (Some(lease), Some(client)) = (self.leases.take(), client) {
             // If it cannot be given back it ends with its time.
-            let _ = timeout(FAREWELL, client.lease_revoke(lease.id)).await;
+            let _ = timeout(FAREWELL, client.lease_client().revoke(lease.id)).await;
         }
     }
 }

@@ -202,14 +202,15 @@ impl Etcd {
     }
 
     async fn grant(&self, seconds: i64) -> Result<i64, Failure> {
-        let granted = self.over_a_line(|mut client| async move { answered(client.lease_grant(seconds, None).await) });
+        let granted =
+            self.over_a_line(|client| async move { answered(client.lease_client().grant(seconds, None).await) });
         Ok(granted.await?.id())
     }
 
     /// Has a lease last for its time from now on; whether it is there.
     async fn touch(&self, lease: i64) -> Result<bool, Failure> {
-        let touched = self.over_a_line(|mut client| async move {
-            match client.lease_keep_alive(lease).await {
+        let touched = self.over_a_line(|client| async move {
+            match client.lease_client().keep_alive(lease).await {
                 Err(etcd_client::Error::LeaseKeepAliveError(_)) => Ok(false),
                 touched => answered(touched).map(|_| true),
             }
@@ -219,7 +220,7 @@ impl Etcd {
 
     async fn give_up(&self, lease: i64) {
         // If it cannot be given back it ends with its time.
-        let given = self.over_a_line(|mut client| async move { answered(client.lease_revoke(lease).await) });
+        let given = self.over_a_line(|client| async move { answered(client.lease_client().revoke(lease).await) });
         drop(given.await);
     }
 

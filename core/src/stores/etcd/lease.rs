@@ -133,7 +133,7 @@ impl Etcd {
         let sent = clock::now();
         let seconds = i64::try_from(self.config.ttl.as_secs()).unwrap_or(i64::MAX);
         let granted =
-            self.over_a_line(|mut client| async move { answered(client.lease_grant(seconds, None).await) }).await;
+            self.over_a_line(|client| async move { answered(client.lease_client().grant(seconds, None).await) }).await;
         // Nothing that concerns a lock was sent: a lease of nobody ends with its time.
         let granted = granted.map_err(harmless)?;
         let id = granted.id();
@@ -146,9 +146,9 @@ impl Etcd {
             told: AtomicBool::new(false),
         };
         let fence = || Txn::new().and_then([lease.put_fence()]);
-        let written = self.over_a_line(|mut client| {
+        let written = self.over_a_line(|client| {
             let fence = fence();
-            async move { answered(client.txn(fence).await) }
+            async move { answered(client.kv_client().txn(fence).await) }
         });
         lease.learn(transactions::revision_of(&written.await.map_err(harmless)?));
         let lease = Arc::new(lease);
@@ -176,11 +176,11 @@ impl Etcd {
     }
 
     /// Keeps it alive over one stream; ends well when it is over.
-    async fn beat_over(&self, mut client: Client, lease: &Lease) -> Result<(), Failure> {
+    async fn beat_over(&self, client: Arc<Client>, lease: &Lease) -> Result<(), Failure> {
         // A server that is slow is not left for that: all that is watched would begin anew.
         let patience = self.config.response_timeout.max(lease.ttl / 6);
         let sent = clock::now();
-        let opened = timeout(patience, client.lease_keep_alive(lease.id)).await.map_err(|_| late())?;
+        let opened = timeout(patience, client.lease_client().keep_alive(lease.id)).await.map_err(|_| late())?;
         let (mut keeper, mut stream) = match opened {
             // The library asks for the first sign of life itself.
             Err(etcd_client::Error::LeaseKeepAliveError(_)) => {

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etcd_client::{
-    Client, Event, EventType, GetOptions, KeyValue, WatchFilterType, WatchOptions, WatchRequestSender, WatchResponse,
-    WatchResponseStream,
+    Client, Event, EventType, GetOptions, KeyValue, KvClient, WatchFilterType, WatchOptions, WatchRequestSender,
+    WatchResponse, WatchResponseStream,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
@@ -387,14 +387,16 @@ impl Etcd {
         self.watch_over(client, &lease).await.inspect_err(|failure| self.broken(number, failure))
     }
 
-    async fn watch_over(&self, mut client: Client, lease: &Lease) -> Result<(), Failure> {
+    async fn watch_over(&self, client: Arc<Client>, lease: &Lease) -> Result<(), Failure> {
         let late = |_| Failure::NotSent(too_late());
         let patience = self.config.response_timeout;
-        let opened = client.watch(lease.fence_key.as_str(), Some(WatchOptions::new().with_watch_id(FENCE)));
+        let mut watches = client.watch_client();
+        let opened = watches.watch(lease.fence_key.as_str(), Some(WatchOptions::new().with_watch_id(FENCE)));
         let stream = answered(timeout(patience, opened).await.map_err(late)?)?;
         let (mut asks, mut hears) = stream.split();
         // What was told before it is watched.
-        let fence = answered(timeout(patience, client.get(lease.fence_key.as_str(), None)).await.map_err(late)?)?;
+        let mut kv = client.kv_client();
+        let fence = answered(timeout(patience, kv.get(lease.fence_key.as_str(), None)).await.map_err(late)?)?;
         fence.kvs().iter().for_each(|kv| self.told_by_fence(kv));
         loop {
             self.ask_for_fresh(&mut asks).await?;
@@ -403,7 +405,7 @@ impl Etcd {
                 Ok(next) => match next? {
                     Next::Said(Some(response)) => {
                         if let Some(lock) = self.said(&response) {
-                            self.copy(&mut client, &lock).await?;
+                            self.copy(&mut kv, &lock).await?;
                         }
                     }
                     Next::Said(None) => return Err(Failure::NotSent(too_late())),
@@ -437,9 +439,9 @@ impl Etcd {
     }
 
     /// Reads the line below `lock`, of which all is told that comes from now on.
-    async fn copy(&self, client: &mut Client, lock: &Arc<str>) -> Result<(), Failure> {
+    async fn copy(&self, kv: &mut KvClient, lock: &Arc<str>) -> Result<(), Failure> {
         let options = GetOptions::new().with_prefix().with_keys_only();
-        let read = timeout(self.config.response_timeout * 4, client.get(below(lock), Some(options)));
+        let read = timeout(self.config.response_timeout * 4, kv.get(below(lock), Some(options)));
         let read = answered(read.await.map_err(|_| Failure::NotSent(too_late()))?)?;
         let revision = read.header().map_or(0, |header| header.revision());
         self.watches.stands_as(lock, Copy::of(lock.clone(), revision, read.kvs().iter().map(stands)));
