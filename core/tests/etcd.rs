@@ -254,6 +254,20 @@ fn the_keys_of_a_lock_are_few_however_often_it_is_taken() {
         });
         assert_eq!(keys.len(), 2, "one of each that are held at once: {keys:?}");
     }
+    let name = format!("{name}-barrier");
+    let barriers = [&one, &other].map(|client| client.barrier(&name, 2).build().unwrap());
+    let keys = keys_put(&uri, &name, || {
+        std::thread::scope(|scope| {
+            for barrier in &barriers {
+                scope.spawn(|| {
+                    for _ in 0..10 {
+                        barrier.wait().unwrap();
+                    }
+                });
+            }
+        });
+    });
+    assert_eq!(keys.len(), 5, "a place of each, that it passed, and that it opened: {keys:?}");
 }
 
 #[test]

@@ -160,6 +160,13 @@ fn two_parties_of_which_one_fails() {
 }
 
 #[test]
+fn two_parties_that_meet_again() {
+    Setup::of("etcd: two meet twice", &[Wish::MeetsTwice; 2]).check();
+    let one = &[Wish::MeetsTwice, Wish::Meets];
+    Setup::of("etcd: one meets twice, a connection is lost", one).with(1, &[Fault::Loss]).check();
+}
+
+#[test]
 fn three_of_whom_two_meet() {
     Setup::of("etcd: three want to meet", &[Wish::Meets; 3]).check();
 }

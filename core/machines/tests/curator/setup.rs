@@ -31,6 +31,8 @@ pub enum Wish {
     TriesFor(Share),
     /// It waits at a barrier for two.
     Meets,
+    /// It waits there, and once more.
+    MeetsTwice,
     /// It passes if the other one is there.
     TriesToMeet,
     /// It waits for a latch, which others count down.
@@ -49,12 +51,12 @@ impl Wish {
 
     /// Whether it wants it once more.
     pub fn comes_again(self) -> bool {
-        matches!(self, Wish::WaitsTwice | Wish::TriesTwice)
+        matches!(self, Wish::WaitsTwice | Wish::TriesTwice | Wish::MeetsTwice)
     }
 
     /// Whether it is a party at the barrier.
     pub fn meets(self) -> bool {
-        matches!(self, Wish::Meets | Wish::TriesToMeet)
+        matches!(self, Wish::Meets | Wish::MeetsTwice | Wish::TriesToMeet)
     }
 
     /// Whether it holds nothing.
@@ -89,6 +91,7 @@ impl Wish {
             Wish::WaitsFor(share) => format!("wait to {}", of(share)),
             Wish::TriesFor(share) => format!("try to {}", of(share)),
             Wish::Meets => "wait at a barrier for 2".to_owned(),
+            Wish::MeetsTwice => "wait at a barrier for 2, twice".to_owned(),
             Wish::TriesToMeet => "try to pass it".to_owned(),
             Wish::WaitsForLatch => format!("wait for a latch of {COUNT}"),
             Wish::TriesLatch => "try whether it is open".to_owned(),

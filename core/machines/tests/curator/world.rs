@@ -740,7 +740,7 @@ impl World {
         // Whoever is left alone at a barrier waits on.
         let mut left = self.clients.iter().filter(|client| !client.is_over());
         if let (Some(last), None, true) = (left.next(), left.next(), is_quiet)
-            && last.wish == Wish::Meets
+            && matches!(last.wish, Wish::Meets | Wish::MeetsTwice)
             && last.task == Task::Wanting
             && self.server.stands() == 1
         {

@@ -141,7 +141,7 @@ impl Concurrency {
     }
 
     /// The same, whose seat is one of these.
-    pub fn seated(mut self, seats: &Arc<Seats>) -> Self {
+    pub fn seated(mut self, seats: &Arc<dyn Seats>) -> Self {
         self.seat = Seat::of(seats);
         self
     }

@@ -45,7 +45,8 @@ pub struct ConcurrencyLayout {
     pub prefix: String,
     /// How long the client's lease lasts without a sign of life.
     pub ttl: Duration,
-    seats: Arc<Seats>,
+    /// What the keys of this client's contenders are called after.
+    pub(super) seats: Arc<dyn Seats>,
 }
 
 impl Layout for ConcurrencyLayout {
@@ -90,7 +91,7 @@ impl Layout for ConcurrencyLayout {
     }
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
-        self.seated(Concurrency::new(key, self.ttl))
+        Box::new(Concurrency::new(key, self.ttl).seated(&self.seats))
     }
 
     fn shared(&self, share: Share) -> Option<Arc<dyn Layout>> {
@@ -123,13 +124,8 @@ impl Layout for ConcurrencyLayout {
 
 impl ConcurrencyLayout {
     /// The layout of one client, whose lease lasts for `ttl` and whose names begin with `prefix`.
-    pub fn new(prefix: impl Into<String>, ttl: Duration) -> Self {
-        ConcurrencyLayout { prefix: prefix.into(), ttl, seats: Arc::default() }
-    }
-
-    /// A machine of this client's, which has a seat of its.
-    pub(super) fn seated(&self, contender: Concurrency) -> Box<dyn Protocol> {
-        Box::new(contender.seated(&self.seats))
+    pub fn new(prefix: impl Into<String>, ttl: Duration, seats: Arc<dyn Seats>) -> Self {
+        ConcurrencyLayout { prefix: prefix.into(), ttl, seats }
     }
 
     /// The names of the locks that are told from `cursor` on, with those that were `found`.
@@ -188,7 +184,7 @@ mod tests {
     use crate::protocol::Requests;
 
     fn layout() -> ConcurrencyLayout {
-        ConcurrencyLayout::new("app/", Duration::from_secs(30))
+        ConcurrencyLayout::new("app/", Duration::from_secs(30), Arc::new(()))
     }
 
     fn entry(key: &str, create: i64, lease: i64, value: &str) -> Reply {
