@@ -141,8 +141,8 @@ impl Concurrency {
     }
 
     /// The same, whose seat is one of these.
-    pub fn seated(mut self, seats: &Arc<dyn Seats>) -> Self {
-        self.seat = Seat::of(seats);
+    pub fn seated(mut self, seats: &dyn Seats) -> Self {
+        self.seat = Seat::of(seats.here());
         self
     }
 

@@ -15,8 +15,15 @@ use std::sync::Arc;
 
 use crate::protocol::AttemptId;
 
-/// The seats of a client that nobody has.
+/// Where the contenders of a client have their seats from.
 pub trait Seats: fmt::Debug + Send + Sync {
+    /// Those of this process. One that was forked must not have its parent's: it would find what that one holds under
+    /// its own name, and take it for what a lease before left.
+    fn here(&self) -> Arc<dyn FreeSeats>;
+}
+
+/// The seats that nobody has.
+pub trait FreeSeats: fmt::Debug + Send + Sync {
     /// One of them, which nobody else has from now on.
     fn take(&self) -> Option<AttemptId>;
 
@@ -26,6 +33,12 @@ pub trait Seats: fmt::Debug + Send + Sync {
 
 /// Each contender keeps its own.
 impl Seats for () {
+    fn here(&self) -> Arc<dyn FreeSeats> {
+        Arc::new(())
+    }
+}
+
+impl FreeSeats for () {
     fn take(&self) -> Option<AttemptId> {
         None
     }
@@ -37,13 +50,13 @@ impl Seats for () {
 #[derive(Debug, Default)]
 pub(super) struct Seat {
     free: Option<AttemptId>,
-    others: Option<Arc<dyn Seats>>,
+    others: Option<Arc<dyn FreeSeats>>,
 }
 
 impl Seat {
     /// None yet: it will be one of these, if there is one.
-    pub(super) fn of(seats: &Arc<dyn Seats>) -> Self {
-        Seat { free: None, others: Some(seats.clone()) }
+    pub(super) fn of(seats: Arc<dyn FreeSeats>) -> Self {
+        Seat { free: None, others: Some(seats) }
     }
 
     /// For `attempt`, after which it is called if it is new.
@@ -94,7 +107,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Room(AtomicU64);
 
-    impl Seats for Room {
+    impl FreeSeats for Room {
         fn take(&self) -> Option<AttemptId> {
             Some(self.0.swap(0, Ordering::Relaxed)).filter(|seat| *seat > 0).map(|seat| AttemptId(seat.into()))
         }
@@ -110,8 +123,8 @@ mod tests {
 
     #[test]
     fn a_seat_is_taken_again_once_it_was_left_and_never_by_two() {
-        let seats: Arc<dyn Seats> = Arc::new(Room::default());
-        let (mut one, mut two) = (Seat::of(&seats), Seat::of(&seats));
+        let seats: Arc<dyn FreeSeats> = Arc::new(Room::default());
+        let (mut one, mut two) = (Seat::of(seats.clone()), Seat::of(seats.clone()));
         assert_eq!((one.take(A), two.take(B)), (A, B));
         one.leave(A);
         assert_eq!((one.take(C), two.take(C)), (A, C));
@@ -121,14 +134,14 @@ mod tests {
         drop(one);
         // Whoever left none has nothing to leave.
         drop(two);
-        let (mut next, mut last) = (Seat::of(&seats), Seat::of(&seats));
+        let (mut next, mut last) = (Seat::of(seats.clone()), Seat::of(seats.clone()));
         assert_eq!((next.take(B), last.take(B)), (A, B));
     }
 
     #[test]
     fn what_is_given_up_is_taken_by_nobody() {
-        let seats: Arc<dyn Seats> = Arc::new(Room::default());
-        let mut seat = Seat::of(&seats);
+        let seats: Arc<dyn FreeSeats> = Arc::new(Room::default());
+        let mut seat = Seat::of(seats.clone());
         assert_eq!(seat.take(A), A);
         seat.leave(A);
         seat.give_up(B);
