@@ -319,10 +319,7 @@ impl<H: Handles> LockMachine<H> {
                     self.slots[at].session.handle(now, session::Event::Push(event));
                 }
             }
-            StoreEvent::Dropped
-            | StoreEvent::Changed { .. }
-            | StoreEvent::Gone { .. }
-            | StoreEvent::BrokenAt { .. } => {
+            StoreEvent::Dropped | StoreEvent::Changed { .. } | StoreEvent::Gone { .. } => {
                 self.every_session(|session| session.handle(now, session::Event::Push(event)));
             }
         }

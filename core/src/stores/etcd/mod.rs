@@ -6,7 +6,6 @@ mod connection;
 mod copy;
 mod latch;
 mod lease;
-mod seats;
 mod transactions;
 mod watches;
 
