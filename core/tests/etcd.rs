@@ -1,12 +1,13 @@
 //! The whole way down and back over an etcd.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use etcd_client::{Compare, CompareOp, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, EventType, Txn, TxnOp, WatchOptions};
 use lockwright::Kind;
 use lockwright::blocking::Client;
 use lockwright::finding::Severity;
@@ -133,10 +134,12 @@ fn locks_that_do_not_see_one_another_are_found_and_those_whose_lease_is_gone() {
     // As a mirror writes it.
     etcdctl(&uri, &["put", kept.trim(), ""]);
     assert_eq!(of_locks(), [("orphans", Severity::Problem)]);
-    let refused = client.lock("one").try_acquire().unwrap_err();
+    let other = self::client(&uri, &format!("prefix={prefix}/"));
+    let refused = other.lock("one").try_acquire().unwrap_err();
     assert_eq!(refused.kind(), Kind::ForeignLayout, "{refused}");
-    etcdctl(&uri, &["del", kept.trim()]);
+    // Whoever called a key so deletes it.
     assert!(client.lock("one").try_acquire().unwrap().is_some());
+    assert!(other.lock("one").try_acquire().unwrap().is_some());
 }
 
 #[test]
@@ -189,6 +192,82 @@ fn a_holder_hears_that_it_is_broken() {
     until("it is lost", || !guard.is_held());
     assert_eq!(guard.why_lost(), Some(LossReason::Broken));
     assert!(other.lock(&name).try_acquire().unwrap().is_some());
+}
+
+/// The keys that `work` has put below this name, whether they are there yet or not.
+fn keys_put(uri: &str, name: &str, work: impl FnOnce()) -> BTreeSet<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let endpoint = uri.trim_start_matches("etcd://").to_owned();
+    let mut client = runtime.block_on(etcd_client::Client::connect([endpoint], None)).unwrap();
+    let mark = format!("{name}-mark");
+    let put_mark = |client: &mut etcd_client::Client| {
+        runtime.block_on(client.put(mark.clone(), "", None)).unwrap().header().unwrap().revision()
+    };
+    let before = put_mark(&mut client);
+    work();
+    let after = put_mark(&mut client);
+    let options = WatchOptions::new().with_prefix().with_start_revision(before + 1);
+    let put = runtime.block_on(async {
+        let mut hears = client.watch(name, Some(options)).await.unwrap();
+        let mut put = BTreeSet::new();
+        loop {
+            let said = hears.message().await.unwrap().unwrap();
+            for event in said.events().iter().filter(|event| event.event_type() == EventType::Put) {
+                let kv = event.kv().unwrap();
+                if kv.mod_revision() == after {
+                    return put;
+                }
+                put.insert(kv.key_str().unwrap().to_owned());
+            }
+        }
+    });
+    etcdctl(uri, &["del", &mark]);
+    put
+}
+
+/// A deleted key is in everybody's way until the cluster is compacted, so those of one client are not called anew each
+/// time.
+#[test]
+fn the_keys_of_a_lock_are_few_however_often_it_is_taken() {
+    let (uri, name) = (address(), name("x"));
+    let (one, other) = (client(&uri, ""), client(&uri, ""));
+    let lock = one.lock(&name).build().unwrap();
+    let keys = keys_put(&uri, &name, || {
+        for _ in 0..10 {
+            let held = lock.acquire().unwrap();
+            assert!(other.lock(&name).try_acquire().unwrap().is_none());
+            assert!(other.lock(&name).timeout(Duration::from_millis(500)).acquire().is_err());
+            let _ = held.release().unwrap();
+            let _ = one.lock(&name).acquire().unwrap().release().unwrap();
+            let _ = other.lock(&name).try_acquire().unwrap().unwrap().release().unwrap();
+        }
+    });
+    assert_eq!(keys.len(), 2, "one of each client: {keys:?}");
+    for take in [1, 2] {
+        let name = format!("{name}-{take}");
+        let keys = keys_put(&uri, &name, || {
+            for _ in 0..10 {
+                let first = one.semaphore(&name, 4).take(take).acquire().unwrap();
+                let _ = one.semaphore(&name, 4).take(take).acquire().unwrap().release().unwrap();
+                let _ = first.release().unwrap();
+            }
+        });
+        assert_eq!(keys.len(), 2, "one of each that are held at once: {keys:?}");
+    }
+    let name = format!("{name}-barrier");
+    let barriers = [&one, &other].map(|client| client.barrier(&name, 2).build().unwrap());
+    let keys = keys_put(&uri, &name, || {
+        std::thread::scope(|scope| {
+            for barrier in &barriers {
+                scope.spawn(|| {
+                    for _ in 0..10 {
+                        barrier.wait().unwrap();
+                    }
+                });
+            }
+        });
+    });
+    assert_eq!(keys.len(), 5, "a place of each, that it passed, and that it opened: {keys:?}");
 }
 
 #[test]

@@ -504,6 +504,8 @@ pub enum StoreEvent {
     Granted { attempt: AttemptId, first: u64, last: u64, at: StoreTime },
     /// An operator broke the lock that `attempt` held. Like all that is pushed it proves nothing: the store says.
     Broken { attempt: AttemptId },
+    /// An operator broke what is kept at this path, which its protocol knows to be its own.
+    BrokenAt { path: Arc<str> },
     /// Whoever held the lock for long gave it to the one before an attempt, for a claim: the next look is due when that
     /// is over. Only the [tail](AttemptId::tail) of the attempt is told, since others may hear what is pushed, and its
     /// turn is still to come.
@@ -899,6 +901,12 @@ pub trait Protocol: Send + fmt::Debug {
     fn raise(&self, terms: &Terms, token: u64) -> Option<Request> {
         let _ = (terms, token);
         None
+    }
+
+    /// Whether what it holds is kept at this path, in the store's own words.
+    fn keeps(&self, path: &str) -> bool {
+        let _ = path;
+        false
     }
 
     /// What this layout can do; never changes.

@@ -684,13 +684,8 @@ impl Session {
                 Phase::Undoing => self.undo_again(now),
                 _ => {}
             },
-            StoreEvent::Broken { attempt } if *attempt == self.terms.attempt => match self.phase {
-                Phase::Held | Phase::Confirming => {
-                    self.asked.broken = true;
-                    self.renew_unless_changing(now);
-                }
-                _ => {}
-            },
+            StoreEvent::Broken { attempt } if *attempt == self.terms.attempt => self.told_that_it_is_broken(now),
+            StoreEvent::BrokenAt { path } if self.protocol.keeps(path) => self.told_that_it_is_broken(now),
             StoreEvent::Broken { attempt }
                 if self.giving.prev.as_ref().is_some_and(|prev| prev.terms.attempt == *attempt) =>
             {
@@ -712,6 +707,13 @@ impl Session {
                 self.heard(now, event);
             }
             _ => {}
+        }
+    }
+
+    fn told_that_it_is_broken(&mut self, now: Time) {
+        if matches!(self.phase, Phase::Held | Phase::Confirming) {
+            self.asked.broken = true;
+            self.renew_unless_changing(now);
         }
     }
 

@@ -125,6 +125,24 @@ fn seats_that_are_taken_again_under_the_same_name() {
     Setup::of("etcd: permits, another lease while one tries", tries).with(1, &[Fault::Leave]).check();
 }
 
+const TWICE: &[Wish] = &[Wish::WaitsTwice, Wish::Waits];
+
+/// Whoever comes again has the seat that it left, if nothing that was sent for that may be executed yet.
+#[test]
+fn who_comes_again_under_the_name_that_it_had() {
+    Setup::of("etcd: one comes again", TWICE).check();
+    Setup::of("etcd: one comes again, one gives up", TWICE).with(1, &[Fault::Cancel]).check();
+    Setup::of("etcd: one comes again, a lease ends", TWICE).with(1, &[Fault::Expiry]).check();
+    Setup::of("etcd: one comes again, another lease", TWICE).with(1, &[Fault::Leave]).check();
+    Setup::of("etcd: one comes again, a connection is lost", TWICE).with(1, &[Fault::Loss]).check();
+    Setup::of("etcd: one comes again, a client is stopped", TWICE).with(1, &[Fault::Stop]).check();
+    let tries = &[Wish::TriesTwice, Wish::Waits];
+    Setup::of("etcd: one tries again", tries).with(1, &[Fault::Loss, Fault::Cancel]).check();
+    Setup::of("etcd: one tries again, another lease", tries).with(1, &[Fault::Leave, Fault::Expiry]).check();
+    Setup::of("etcd: alone, it comes again", &[Wish::WaitsTwice]).with(2, ANY).check();
+    Setup::of("etcd: alone, it comes again, silence", &[Wish::WaitsTwice]).with(1, ANY).with_silence().check();
+}
+
 const MEET: &[Wish] = &[Wish::Meets; 2];
 
 #[test]
@@ -139,6 +157,13 @@ fn two_parties_of_which_one_fails() {
         Setup::of("etcd: two meet, a fault", MEET).with(1, fault).check();
     }
     Setup::of("etcd: two meet, what is lost has no answer", MEET).with(1, &[Fault::Loss]).with_silence().check();
+}
+
+#[test]
+fn two_parties_that_meet_again() {
+    Setup::of("etcd: two meet twice", &[Wish::MeetsTwice; 2]).check();
+    let one = &[Wish::MeetsTwice, Wish::Meets];
+    Setup::of("etcd: one meets twice, a connection is lost", one).with(1, &[Fault::Loss]).check();
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn etcd_shared(share: &str) -> Box<dyn Protocol> {
         _ => Share::permits(2, 3, false).expect("in range"),
     };
     let ttl = Duration::from_secs(30);
-    let locks = etcd::layouts::concurrency_layout::ConcurrencyLayout { prefix: String::new(), ttl };
+    let locks = etcd::layouts::concurrency_layout::ConcurrencyLayout::new("", ttl, Arc::new(()));
     locks.shared(share).expect("there is one").protocol("orders".into())
 }
 

@@ -319,7 +319,10 @@ impl<H: Handles> LockMachine<H> {
                     self.slots[at].session.handle(now, session::Event::Push(event));
                 }
             }
-            StoreEvent::Dropped | StoreEvent::Changed { .. } | StoreEvent::Gone { .. } => {
+            StoreEvent::Dropped
+            | StoreEvent::Changed { .. }
+            | StoreEvent::Gone { .. }
+            | StoreEvent::BrokenAt { .. } => {
                 self.every_session(|session| session.handle(now, session::Event::Push(event)));
             }
         }

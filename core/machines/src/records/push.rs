@@ -10,7 +10,10 @@ pub fn encode(key: &str, event: &StoreEvent) -> Option<String> {
         StoreEvent::Broken { attempt } => format!("broken {attempt} 0 0 0 {key}"),
         StoreEvent::Next { tail } => format!("next {tail:x} 0 0 0 {key}"),
         StoreEvent::Dropped => format!("dropped 0 0 0 0 {key}"),
-        StoreEvent::Turn { .. } | StoreEvent::Changed { .. } | StoreEvent::Gone { .. } => return None,
+        StoreEvent::Turn { .. }
+        | StoreEvent::Changed { .. }
+        | StoreEvent::Gone { .. }
+        | StoreEvent::BrokenAt { .. } => return None,
     })
 }
 

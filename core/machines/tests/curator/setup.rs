@@ -19,6 +19,10 @@ pub const STORE_TIMEOUT: u32 = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     Waits,
+    /// It waits, gives back what it is granted, and waits once more.
+    WaitsTwice,
+    /// It tries, and once more.
+    TriesTwice,
     /// It waits, and what it holds is to end with its ttl.
     WaitsUnrenewed,
     Tries,
@@ -27,6 +31,8 @@ pub enum Wish {
     TriesFor(Share),
     /// It waits at a barrier for two.
     Meets,
+    /// It waits there, and once more.
+    MeetsTwice,
     /// It passes if the other one is there.
     TriesToMeet,
     /// It waits for a latch, which others count down.
@@ -39,12 +45,18 @@ pub enum Wish {
 
 impl Wish {
     pub fn tries(self) -> bool {
-        matches!(self, Wish::Tries | Wish::TriesFor(_) | Wish::TriesToMeet | Wish::TriesLatch | Wish::TriesKazoos)
+        matches!(self, Wish::Tries | Wish::TriesTwice)
+            || matches!(self, Wish::TriesFor(_) | Wish::TriesToMeet | Wish::TriesLatch | Wish::TriesKazoos)
+    }
+
+    /// Whether it wants it once more.
+    pub fn comes_again(self) -> bool {
+        matches!(self, Wish::WaitsTwice | Wish::TriesTwice | Wish::MeetsTwice)
     }
 
     /// Whether it is a party at the barrier.
     pub fn meets(self) -> bool {
-        matches!(self, Wish::Meets | Wish::TriesToMeet)
+        matches!(self, Wish::Meets | Wish::MeetsTwice | Wish::TriesToMeet)
     }
 
     /// Whether it holds nothing.
@@ -72,11 +84,14 @@ impl Wish {
         };
         match self {
             Wish::Waits => "wait".to_owned(),
+            Wish::WaitsTwice => "wait twice".to_owned(),
+            Wish::TriesTwice => "try twice".to_owned(),
             Wish::WaitsUnrenewed => "wait, unrenewed".to_owned(),
             Wish::Tries => "try".to_owned(),
             Wish::WaitsFor(share) => format!("wait to {}", of(share)),
             Wish::TriesFor(share) => format!("try to {}", of(share)),
             Wish::Meets => "wait at a barrier for 2".to_owned(),
+            Wish::MeetsTwice => "wait at a barrier for 2, twice".to_owned(),
             Wish::TriesToMeet => "try to pass it".to_owned(),
             Wish::WaitsForLatch => format!("wait for a latch of {COUNT}"),
             Wish::TriesLatch => "try whether it is open".to_owned(),

@@ -78,6 +78,8 @@ struct Client {
     wish: Wish,
     process: Process,
     task: Task,
+    /// It will want it once more.
+    comes_again: bool,
     /// In ticks.
     now: u32,
     /// Until when its session certainly lives, as it was told last; 0 where nothing is known.
@@ -174,6 +176,8 @@ pub enum Move {
     /// A timer that comes by itself.
     Wake(usize),
     GiveBack(usize),
+    /// Whoever had it, or gave up, wants it once more.
+    ComeAgain(usize),
     /// Somebody counts the latch down.
     Count,
     Notice(usize, Order),
@@ -255,7 +259,8 @@ impl Client {
         let horizon = u64::from(STORE_TIMEOUT + TTL);
         let view = View { now, tick, horizon, last: 0, block: 1 << 32, newest: 0 };
         self.process.fingerprint(&view, &mut state);
-        (self.task, self.life.saturating_sub(self.now), self.session, self.is_alive, self.is_hurt).hash(&mut state);
+        (self.task, self.comes_again, self.life.saturating_sub(self.now), self.session, self.is_alive, self.is_hurt)
+            .hash(&mut state);
         let place = |slot, id| self.process.awaited_by(slot, id);
         (self.flights.len(), self.pending.len()).hash(&mut state);
         for flight in &self.flights {
@@ -296,6 +301,7 @@ impl World {
                 wish: *wish,
                 process: Process::new(part, Inbox::Closed),
                 task: Task::Wanting,
+                comes_again: wish.comes_again(),
                 now: EPOCH,
                 life: 0,
                 session: id as i64 + 1,
@@ -327,16 +333,21 @@ impl World {
             polls,
             wrong: None,
         };
-        for (who, wish) in setup.wishes.iter().enumerate() {
+        for who in 0..setup.wishes.len() {
             world.live(who);
-            let tries = wish.tries();
-            let retry = Retry { min: TICK, max: TICK };
-            let renew = *wish != Wish::WaitsUnrenewed;
-            let service = Service { ttl: TICK * TTL, renew, max_hold: None, retry };
-            let ask = Ask { task: TASK, owner: None, fair: false, rank: Rank::LOWEST, tries, deadline: None, service };
-            world.step(who, |process, effects| process.acquire(ask, None, effects));
+            world.acquire(who);
         }
         world
+    }
+
+    fn acquire(&mut self, who: usize) {
+        let client = self.client(who);
+        client.task = Task::Wanting;
+        let (tries, renew) = (client.wish.tries(), client.wish != Wish::WaitsUnrenewed);
+        let retry = Retry { min: TICK, max: TICK };
+        let service = Service { ttl: TICK * TTL, renew, max_hold: None, retry };
+        let ask = Ask { task: TASK, owner: None, fair: false, rank: Rank::LOWEST, tries, deadline: None, service };
+        self.step(who, |process, effects| process.acquire(ask, None, effects));
     }
 
     fn client(&mut self, who: usize) -> &mut Client {
@@ -357,6 +368,7 @@ impl World {
             may(client.is_alive && client.life < client.now + LIFE, Move::Live(who));
             may(client.wakes(), Move::Wake(who));
             may(matches!(client.task, Task::Holding { .. }), Move::GiveBack(who));
+            may(client.comes_again && client.task == Task::Over, Move::ComeAgain(who));
             ORDERS.iter().for_each(|order| may(!client.is_alive, Move::Notice(who, *order)));
             let is_up = client.is_alive && !client.is_over();
             may(is_up && self.may(Fault::Loss), Move::Lose(who, Watches::Stay));
@@ -443,6 +455,10 @@ impl World {
                 self.step(who, |process, effects| {
                     process.handle(Event::Release { hold: HOLD, token, waiter }, effects);
                 });
+            }
+            Move::ComeAgain(who) => {
+                self.client(who).comes_again = false;
+                self.acquire(who);
             }
             Move::Notice(who, order) => self.take_another_session(who, order, "SessionExpired"),
             Move::Leave(who, order) => {
@@ -724,7 +740,7 @@ impl World {
         // Whoever is left alone at a barrier waits on.
         let mut left = self.clients.iter().filter(|client| !client.is_over());
         if let (Some(last), None, true) = (left.next(), left.next(), is_quiet)
-            && last.wish == Wish::Meets
+            && matches!(last.wish, Wish::Meets | Wish::MeetsTwice)
             && last.task == Task::Wanting
             && self.server.stands() == 1
         {

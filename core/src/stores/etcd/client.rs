@@ -14,6 +14,7 @@ use super::connection::{Failure, answered, dial, too_late};
 use super::layouts::concurrency_layout::ConcurrencyLayout;
 use super::layouts::examination;
 use super::lease::{Lease, Leases, either};
+use super::seats::ClientSeats;
 use super::transactions::{self, Joined};
 use super::watches::{Target, Watches};
 use crate::error::{Error, Kind};
@@ -68,7 +69,7 @@ impl Line {
 
 impl Etcd {
     pub(super) fn new(config: Config) -> Arc<Self> {
-        let layout = ConcurrencyLayout { prefix: config.prefix.clone(), ttl: config.ttl };
+        let layout = ConcurrencyLayout::new(&*config.prefix, config.ttl, Arc::new(ClientSeats::default()));
         Arc::new_cyclic(|me| Etcd {
             config,
             layouts: [Arc::new(layout)],

@@ -6,6 +6,7 @@ mod connection;
 mod copy;
 mod latch;
 mod lease;
+mod seats;
 mod transactions;
 mod watches;
 

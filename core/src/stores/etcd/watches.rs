@@ -463,8 +463,8 @@ impl Etcd {
     /// Whoever breaks a hold of this client's writes which it was.
     fn told_by_fence(&self, fence: &KeyValue) {
         let own = String::from_utf8_lossy(fence.value());
-        if let (Some((lock, attempt)), Some(sink)) = (Part::of_ours(&own), self.leases.sink()) {
-            sink.pushed(lock, &StoreEvent::Broken { attempt });
+        if let (Some((lock, _)), Some(sink)) = (Part::of_ours(&own), self.leases.sink()) {
+            sink.pushed(lock, &StoreEvent::BrokenAt { path: own.as_ref().into() });
         }
     }
 

@@ -47,7 +47,7 @@ impl Layout for BarrierLayout {
     }
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
-        Box::new(Barrier::new(key, self.plan))
+        Box::new(Barrier::new(key, self.plan).seated(&*self.locks.seats))
     }
 
     fn has_many_holders(&self) -> bool {

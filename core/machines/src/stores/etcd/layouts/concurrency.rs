@@ -4,9 +4,9 @@
 //! Every contender puts a key below the lock, under its client's lease; whose key was created first holds the lock, and
 //! that revision is its token. Readers and writers, and those who want permits, stand in line in the same way: what
 //! their keys are called, and how many at the head hold, is in [`super::part`]. Go names its keys by their lease; ours
-//! are named by their attempt, which nobody else can tell: the order is all that counts. So a client's attempts never
-//! meet in one key, however late their requests come, all of them share one lease, and what an attempt left is deleted
-//! by its name.
+//! are named by an attempt's [seat](super::seat), which nobody else can tell: the order is all that counts. So those of
+//! a client that contend at the same time never meet in one key, all of them share one lease, and what an attempt left
+//! is deleted by its name.
 //!
 //! Where this differs from Go, what others see stays the same: the queue is read in the transaction that joins it; who
 //! waits hears of deletions by one watch on all of the queue, and is the holder when all that were ahead in a look are
@@ -40,7 +40,7 @@
 //!
 //! renew      exists: same creation, own lease -> renewed; otherwise gone
 //! release    release mine; undo, where an acquire may yet come
-//! undo       delete mine; undo, where an acquire may yet come
+//! undo       release mine; delete it by its name, where it is not known to be there; undo, where an acquire may yet come
 //! ```
 
 use std::hash::{Hash, Hasher};
@@ -48,17 +48,16 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
 use super::part::{Part, holding};
+use super::seat::{Seat, Seats};
 use super::{ACQUIRE, DELETE, EXISTS, LOOK, TRY, UNDO, WATCH};
 use super::{Entry, Queue, doing, first, garbled, int, is, list, number, on_keys, plan_args, queue, release};
 use crate::error::{Error, Kind, Result};
 use crate::gate::LatchPlan;
 use crate::lease::ReleaseOutcome;
 use crate::protocol::{
-    Arg, AttemptId, Change, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term,
-    Terms, Traits, Verdict, Wait,
+    Arg, AttemptId, Call, Change, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent,
+    Term, Terms, Traits, Verdict, Wait,
 };
 use crate::share::Primitive;
 use crate::token::Tokens;
@@ -95,13 +94,19 @@ pub struct Concurrency {
     /// How long the client's lease lasts: no hold can be asked to last longer.
     lease: Duration,
     contender: Option<Contender>,
+    /// Taken by the contender, while there is one that may have left something.
+    seat: Seat,
+    /// The attempt that contended last, and where it sat.
+    last: Option<(AttemptId, AttemptId)>,
     renewing: bool,
     /// The attempt for which a release was begun last; a second one cannot tell who deleted the key.
     released: Option<AttemptId>,
     /// Whether the release under way is such a second one.
     releases_again: bool,
+    /// Nothing is left of the seat that had it, once what is under way is answered.
+    leaves: Option<AttemptId>,
     /// What the undo under way deletes.
-    undoes: SmallVec<[Arc<str>; 2]>,
+    undoes: Option<Arc<str>>,
     /// The latch that is made, if there is none.
     latch: Option<LatchPlan>,
 }
@@ -119,10 +124,13 @@ impl Concurrency {
             part,
             lease,
             contender: None,
+            seat: Seat::default(),
+            last: None,
             renewing: false,
             released: None,
             releases_again: false,
-            undoes: SmallVec::new(),
+            leaves: None,
+            undoes: None,
             latch: None,
         }
     }
@@ -132,14 +140,27 @@ impl Concurrency {
         Concurrency { latch: Some(plan), ..Self::of(lock, lease, Part::Wait) }
     }
 
+    /// The same, whose seat is one of these.
+    pub fn seated(mut self, seats: &dyn Seats) -> Self {
+        self.seat = Seat::of(seats.here());
+        self
+    }
+
     fn begin(&mut self, intent: Intent) -> Result<Step> {
         match intent {
             Intent::Acquire { prev: Some(_), .. } => {
                 Err(Error::new(Kind::Internal, "acquire", "the concurrency layout cannot yield, yet it was asked to"))
             }
             Intent::Acquire { terms, wait, prev: None } => match &mut self.contender {
-                Some(contender) if contender.terms.attempt == terms.attempt => contender.again(wait),
-                slot => slot.insert(Contender::new(&self.lock, self.part, self.latch, terms, wait)).begin(),
+                Some(contender) if contender.terms.attempt == terms.attempt => {
+                    self.seat.give_up(contender.seat);
+                    contender.again(wait)
+                }
+                slot => {
+                    let seat = self.seat.take(terms.attempt);
+                    self.last = Some((terms.attempt, seat));
+                    slot.insert(Contender::new(&self.lock, self.part, self.latch, terms, seat, wait)).begin()
+                }
             },
             Intent::Renew { ttl, .. } if ttl > self.lease => {
                 let message = "a lock on etcd lasts as long as its client's lease; give a longer ttl in the address";
@@ -155,30 +176,63 @@ impl Concurrency {
             }
             Intent::Release { terms, .. } => {
                 self.releases_again = self.released.replace(terms.attempt) == Some(terms.attempt);
-                let known = self.contender(terms.attempt).filter(|contender| !contender.may_come());
-                let own = known.and_then(|contender| Some((&contender.key, contender.own?)));
-                Ok(ask([match own {
-                    Some((key, own)) => release(&self.lock, key, own.create),
-                    None => on_keys(&UNDO, &self.lock, [self.key(terms.attempt)]),
-                }]))
+                let release = self.release(terms.attempt);
+                Ok(ask([release.unwrap_or_else(|| self.delete(&UNDO, terms.attempt))]))
             }
-            Intent::Undo { terms, prev } => {
+            Intent::Undo { terms, .. } => {
+                let release = self.release(terms.attempt);
                 let settled = self.contender(terms.attempt).is_some_and(|contender| !contender.may_come());
                 // Else what is told while this is done would still grant.
                 self.contender.take_if(|contender| contender.terms.attempt == terms.attempt);
-                let attempts = [Some(terms.attempt), prev.map(|prev| prev.terms.attempt)];
-                self.undoes = attempts.into_iter().flatten().map(|attempt| self.key(attempt)).collect();
-                Ok(ask([on_keys(if settled { &DELETE } else { &UNDO }, &self.lock, self.undoes.iter().cloned())]))
+                self.undoes = Some(self.key(terms.attempt));
+                let delete = if settled { &DELETE } else { &UNDO };
+                Ok(ask([release.unwrap_or_else(|| self.delete(delete, terms.attempt))]))
             }
         }
     }
 
+    /// What gives back what this attempt certainly has, or had: its seat is free then.
+    fn release(&mut self, attempt: AttemptId) -> Option<Request> {
+        let contender = self.contender(attempt).filter(|contender| !contender.may_come())?;
+        let (seat, request) = (contender.seat, release(&self.lock, &contender.key, contender.own?.create));
+        self.leaves = Some(seat);
+        Some(request)
+    }
+
+    /// What deletes whatever this attempt has. It knows no more than a name, and may come late.
+    fn delete(&mut self, call: &'static Call, attempt: AttemptId) -> Request {
+        self.leaves = None;
+        self.seat.give_up(self.seat_of(attempt));
+        on_keys(call, &self.lock, [self.key(attempt)])
+    }
+
+    fn seat_of(&self, attempt: AttemptId) -> AttemptId {
+        self.last.filter(|(of, _)| *of == attempt).map_or(attempt, |(_, seat)| seat)
+    }
+
     fn key(&self, attempt: AttemptId) -> Arc<str> {
-        self.part.own_key(&self.lock, attempt)
+        self.part.own_key(&self.lock, self.seat_of(attempt))
+    }
+
+    /// It is answered that nothing is left, if that was asked for.
+    fn left(&mut self) {
+        if let Some(seat) = self.leaves.take() {
+            self.seat.leave(seat);
+        }
     }
 
     fn contender(&self, attempt: AttemptId) -> Option<&Contender> {
         self.contender.as_ref().filter(|contender| contender.terms.attempt == attempt)
+    }
+
+    fn answered(&mut self, reply: &Reply) -> Result<Step> {
+        let Some(contender) = &mut self.contender else { return Ok(Step::Ignore) };
+        let step = contender.reply(reply)?;
+        // Who only tried left nothing there.
+        if matches!(step, Step::Done(Verdict::Held { .. })) && !contender.may_come() {
+            self.seat.leave(contender.seat);
+        }
+        Ok(step)
     }
 
     fn renewed(&mut self, reply: &Reply) -> Result<Step> {
@@ -199,8 +253,10 @@ impl Concurrency {
         }))
     }
 
-    fn released(&self, reply: &Reply) -> Result<Step> {
-        Ok(Step::Done(Verdict::Released(match int("release", reply)? {
+    fn released(&mut self, reply: &Reply) -> Result<Step> {
+        let deleted = int("release", reply)?;
+        self.left();
+        Ok(Step::Done(Verdict::Released(match deleted {
             1 => ReleaseOutcome::Released,
             _ if self.releases_again => ReleaseOutcome::Unknown,
             2 if self.part == Part::Lock => ReleaseOutcome::StolenBy(String::new()),
@@ -211,18 +267,22 @@ impl Concurrency {
     fn reply(&mut self, op: Op, replies: &[Reply]) -> Result<Step> {
         let reply = first(replies);
         match op {
-            Op::Acquire => self.contender.as_mut().map_or(Ok(Step::Ignore), |contender| contender.reply(reply)),
+            Op::Acquire => self.answered(reply),
             Op::Renew => self.renewed(reply),
             // A database that is full takes no fence, and no key that would be kept out by it.
-            Op::Release if is(reply, "NoSpace") => {
-                let key = self.released.map(|attempt| self.key(attempt));
+            Op::Release | Op::Undo if is(reply, "NoSpace") => {
+                let key =
+                    if op == Op::Undo { self.undoes.clone() } else { self.released.map(|attempt| self.key(attempt)) };
                 Ok(ask([on_keys(&DELETE, &self.lock, key)]))
             }
-            Op::Undo if is(reply, "NoSpace") => Ok(ask([on_keys(&DELETE, &self.lock, self.undoes.iter().cloned())])),
             Op::Release => self.released(reply),
             // Whatever was put under a lease is gone with it.
             Op::Undo if is(reply, "LeaseNotFound") => Ok(Step::Done(Verdict::Undone)),
-            Op::Undo => int("undo", reply).map(|_| Step::Done(Verdict::Undone)),
+            Op::Undo => {
+                int("undo", reply)?;
+                self.left();
+                Ok(Step::Done(Verdict::Undone))
+            }
         }
     }
 }
@@ -250,6 +310,10 @@ impl Protocol for Concurrency {
             _ => "only a holder of a read/write lock can become a reader or the writer",
         };
         Step::Done(Verdict::Failed(Error::unsupported("change", message)))
+    }
+
+    fn keeps(&self, path: &str) -> bool {
+        self.contender.as_ref().is_some_and(|contender| contender.own.is_some() && *contender.key == *path)
     }
 
     fn traits(&self) -> Traits {
@@ -338,6 +402,7 @@ struct Contender {
     lock: Arc<str>,
     part: Part,
     latch: Option<LatchPlan>,
+    seat: AttemptId,
     key: Arc<str>,
     /// An acquire was sent and never answered: it may still be executed.
     doubt: bool,
@@ -355,11 +420,27 @@ struct Contender {
 }
 
 impl Contender {
-    fn new(lock: &Arc<str>, part: Part, latch: Option<LatchPlan>, terms: Terms, wait: bool) -> Self {
-        let (lock, key) = (lock.clone(), part.own_key(lock, terms.attempt));
+    fn new(lock: &Arc<str>, part: Part, latch: Option<LatchPlan>, terms: Terms, seat: AttemptId, wait: bool) -> Self {
+        let (lock, key) = (lock.clone(), part.own_key(lock, seat));
         let (shown, told, at) = (part.shown(SHOWN), Vec::new(), At::Rest);
         let (doubt, rounds, looks, missed) = (false, 0, 0, false);
-        Contender { terms, wait, lock, part, latch, key, doubt, rounds, shown, looks, own: None, told, missed, at }
+        Contender {
+            terms,
+            wait,
+            lock,
+            part,
+            latch,
+            seat,
+            key,
+            doubt,
+            rounds,
+            shown,
+            looks,
+            own: None,
+            told,
+            missed,
+            at,
+        }
     }
 
     /// Whether an acquire may be executed yet.

@@ -14,6 +14,7 @@ use super::barrier_layout::BarrierLayout;
 use super::concurrency::Concurrency;
 use super::latch_layout::LatchLayout;
 use super::part::Part;
+use super::seat::Seats;
 use super::shared_layout::SharedLayout;
 use super::survey::{self, Wanted};
 use super::{KEYS, first, garbled, list, refused};
@@ -44,6 +45,8 @@ pub struct ConcurrencyLayout {
     pub prefix: String,
     /// How long the client's lease lasts without a sign of life.
     pub ttl: Duration,
+    /// What the keys of this client's contenders are called after.
+    pub(super) seats: Arc<dyn Seats>,
 }
 
 impl Layout for ConcurrencyLayout {
@@ -88,7 +91,7 @@ impl Layout for ConcurrencyLayout {
     }
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
-        Box::new(Concurrency::new(key, self.ttl))
+        Box::new(Concurrency::new(key, self.ttl).seated(&*self.seats))
     }
 
     fn shared(&self, share: Share) -> Option<Arc<dyn Layout>> {
@@ -120,6 +123,11 @@ impl Layout for ConcurrencyLayout {
 }
 
 impl ConcurrencyLayout {
+    /// The layout of one client, whose lease lasts for `ttl` and whose names begin with `prefix`.
+    pub fn new(prefix: impl Into<String>, ttl: Duration, seats: Arc<dyn Seats>) -> Self {
+        ConcurrencyLayout { prefix: prefix.into(), ttl, seats }
+    }
+
     /// The names of the locks that are told from `cursor` on, with those that were `found`.
     fn page(&self, cursor: Arg, mut found: BTreeSet<String>) -> Inquiry<'_, Vec<String>> {
         Inquiry::ask([ask_page(&self.prefix.as_str().into(), cursor)], move |replies| {
@@ -176,7 +184,7 @@ mod tests {
     use crate::protocol::Requests;
 
     fn layout() -> ConcurrencyLayout {
-        ConcurrencyLayout { prefix: "app/".into(), ttl: Duration::from_secs(30) }
+        ConcurrencyLayout::new("app/", Duration::from_secs(30), Arc::new(()))
     }
 
     fn entry(key: &str, create: i64, lease: i64, value: &str) -> Reply {

@@ -55,6 +55,7 @@ pub mod concurrency_layout;
 pub mod examination;
 pub mod latch_layout;
 pub mod part;
+pub mod seat;
 pub mod shared_layout;
 mod survey;
 

@@ -2,22 +2,22 @@
 //!
 //! | key below the name | is of |
 //! |---|---|
-//! | `<attempt>` | a contender for the lock |
+//! | `<seat>` | a contender for the lock |
 //! | `<lease>` | the same, of Go's `concurrency.Mutex`, `concurrency.Election` and `etcdctl` |
-//! | `read/<attempt>.read`, `write/<attempt>.write` | a reader, a writer |
+//! | `read/<seat>.read`, `write/<seat>.write` | a reader, a writer |
 //! | `read/<time>`, `write/<time>` | the same, of Go's `recipes.RWMutex` (Unix time in ns) |
-//! | `permits/<attempt>.<take>.<permits>` | who wants `take` permits of a semaphore that it says has `permits` |
+//! | `permits/<seat>.<take>.<permits>` | who wants `take` permits of a semaphore that it says has `permits` |
 //! | `latch/state/count`, `latch/state/shut` | a latch's count, and what stands there while it is not 0 |
 //! | `latch/<client>.counted` | what a client counted down last |
-//! | `latch/<attempt>.wait` | who waits for the latch |
-//! | `barrier/<attempt>.<parties>.party` | a place at a barrier that is for so many |
-//! | `barrier/<attempt>.passed` | that place, once it passed; its value is its index |
+//! | `latch/<seat>.wait` | who waits for the latch |
+//! | `barrier/<seat>.<parties>.party` | a place at a barrier that is for so many |
+//! | `barrier/<seat>.passed` | that place, once it passed; its value is its index |
 //! | `barrier/opened` | that the barrier opened, for as long as the client lives that opened it last |
 //!
-//! Whatever else lies there is of another name, which goes on after a slash. An attempt has 32 hexadecimal digits, a
-//! lease 16 at most, a time at least 17 decimal ones; so each key says what it is. All stand in one line, in the order
-//! in which their keys were created, and those at its head hold: readers up to the first writer, permits up to as many
-//! as there are. So whoever holds goes on to hold while others come and go.
+//! Whatever else lies there is of another name, which goes on after a slash. A [seat](super::seat) has
+//! 32 hexadecimal digits, a lease 16 at most, a time at least 17 decimal ones; so each key says what it is. All stand
+//! in one line, in the order in which their keys were created, and those at its head hold: readers up to the first
+//! writer, permits up to as many as there are. So whoever holds goes on to hold while others come and go.
 //!
 //! Source: `client/v3/experimental/recipes/rwmutex.go` of etcd 3.4 to 3.6; semaphores are ours.
 
@@ -121,7 +121,7 @@ impl Part {
         }
     }
 
-    /// The key of an attempt at this part of `name`.
+    /// The key of an attempt at this part of `name`, or of the seat that it has.
     pub fn own_key(self, name: &str, attempt: AttemptId) -> Arc<str> {
         match self {
             Part::Lock => format!("{name}/{attempt}"),
@@ -196,7 +196,7 @@ impl Part {
         state.strip_suffix('/')?.strip_suffix(LATCH_FOLDER)?.strip_suffix('/')
     }
 
-    /// The name that `key` is of and the attempt whose it is, if it is one of ours.
+    /// The name that `key` is of and the attempt or seat whose it is, if it is one of ours.
     pub fn of_ours(key: &str) -> Option<(&str, AttemptId)> {
         let (folder, rest) = key.rsplit_once('/')?;
         let (attempt, of) = rest.split_once('.').unwrap_or((rest, ""));

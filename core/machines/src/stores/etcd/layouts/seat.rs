@@ -1,0 +1,153 @@
+//! What a contender's key is called below the lock.
+//!
+//! A key that was deleted stays in etcd's index until the cluster is compacted, and every read of the queue goes past
+//! it. Were each attempt's key called after the attempt, twenty thousand acquisitions would make the next one twice as
+//! slow, for everybody who contends there (measured on etcd 3.4; many a cluster is never compacted). So an attempt
+//! takes the seat of one that is over, of the same client.
+//!
+//! A seat is only taken again if nothing that was sent for it can put or delete a key under this name any more: what
+//! puts is answered, and what deletes names the revision at which the key was created. Where it cannot be known, as
+//! after a lost connection, the seat is given up, and the next attempt has one that is called after itself.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use crate::protocol::AttemptId;
+
+/// Where the contenders of a client have their seats from.
+pub trait Seats: fmt::Debug + Send + Sync {
+    /// Those of this process. One that was forked must not have its parent's: it would find what that one holds under
+    /// its own name, and take it for what a lease before left.
+    fn here(&self) -> Arc<dyn FreeSeats>;
+}
+
+/// The seats that nobody has.
+pub trait FreeSeats: fmt::Debug + Send + Sync {
+    /// One of them, which nobody else has from now on.
+    fn take(&self) -> Option<AttemptId>;
+
+    /// Nobody has it any more.
+    fn leave(&self, seat: AttemptId);
+}
+
+/// Each contender keeps its own.
+impl Seats for () {
+    fn here(&self) -> Arc<dyn FreeSeats> {
+        Arc::new(())
+    }
+}
+
+impl FreeSeats for () {
+    fn take(&self) -> Option<AttemptId> {
+        None
+    }
+
+    fn leave(&self, _: AttemptId) {}
+}
+
+/// The seat that one contender's attempts take, one after the other; while one has it, it is not here.
+#[derive(Debug, Default)]
+pub(super) struct Seat {
+    free: Option<AttemptId>,
+    others: Option<Arc<dyn FreeSeats>>,
+}
+
+impl Seat {
+    /// None yet: it will be one of these, if there is one.
+    pub(super) fn of(seats: Arc<dyn FreeSeats>) -> Self {
+        Seat { free: None, others: Some(seats) }
+    }
+
+    /// For `attempt`, after which it is called if it is new.
+    pub(super) fn take(&mut self, attempt: AttemptId) -> AttemptId {
+        let other = || self.others.as_ref().and_then(|seats| seats.take());
+        self.free.take().or_else(other).unwrap_or(attempt)
+    }
+
+    /// Nothing is left of whoever had `seat`, and nothing will be.
+    pub(super) fn leave(&mut self, seat: AttemptId) {
+        self.free = Some(seat);
+    }
+
+    /// Something may yet be done under the name of `seat`.
+    pub(super) fn give_up(&mut self, seat: AttemptId) {
+        self.free.take_if(|free| *free == seat);
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let (Some(seat), Some(others)) = (self.free, &self.others) {
+            others.leave(seat);
+        }
+    }
+}
+
+/// A copy is for those who explore what could happen next: it leaves its seat to nobody, for it is the original's.
+impl Clone for Seat {
+    fn clone(&self) -> Self {
+        Seat { free: self.free, others: None }
+    }
+}
+
+impl Hash for Seat {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.free.hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// Room for one.
+    #[derive(Debug, Default)]
+    struct Room(AtomicU64);
+
+    impl FreeSeats for Room {
+        fn take(&self) -> Option<AttemptId> {
+            Some(self.0.swap(0, Ordering::Relaxed)).filter(|seat| *seat > 0).map(|seat| AttemptId(seat.into()))
+        }
+
+        fn leave(&self, seat: AttemptId) {
+            self.0.store(seat.0 as u64, Ordering::Relaxed);
+        }
+    }
+
+    const A: AttemptId = AttemptId(1);
+    const B: AttemptId = AttemptId(2);
+    const C: AttemptId = AttemptId(3);
+
+    #[test]
+    fn a_seat_is_taken_again_once_it_was_left_and_never_by_two() {
+        let seats: Arc<dyn FreeSeats> = Arc::new(Room::default());
+        let (mut one, mut two) = (Seat::of(seats.clone()), Seat::of(seats.clone()));
+        assert_eq!((one.take(A), two.take(B)), (A, B));
+        one.leave(A);
+        assert_eq!((one.take(C), two.take(C)), (A, C));
+        one.leave(A);
+        drop(one.clone());
+        assert_eq!(seats.take(), None, "a copy leaves nothing");
+        drop(one);
+        // Whoever left none has nothing to leave.
+        drop(two);
+        let (mut next, mut last) = (Seat::of(seats.clone()), Seat::of(seats.clone()));
+        assert_eq!((next.take(B), last.take(B)), (A, B));
+    }
+
+    #[test]
+    fn what_is_given_up_is_taken_by_nobody() {
+        let seats: Arc<dyn FreeSeats> = Arc::new(Room::default());
+        let mut seat = Seat::of(seats.clone());
+        assert_eq!(seat.take(A), A);
+        seat.leave(A);
+        seat.give_up(B);
+        seat.give_up(A);
+        assert_eq!(seat.take(B), B);
+        drop(seat);
+        assert_eq!(seats.take(), None);
+    }
+}
