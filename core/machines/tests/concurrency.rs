@@ -143,6 +143,17 @@ fn who_comes_again_under_the_name_that_it_had() {
     Setup::of("etcd: alone, it comes again, silence", &[Wish::WaitsTwice]).with(1, ANY).with_silence().check();
 }
 
+/// Nothing says that a process goes on from a copy of its memory: what was a client's alone is not any more.
+#[test]
+fn copies_of_a_process_that_call_what_they_put_by_one_name() {
+    let (wait, tries) = (&[Wish::WaitsInCopy; 2], &[Wish::WaitsInCopy, Wish::TriesInCopy]);
+    Setup::of("etcd: two copies wait", wait).check();
+    Setup::of("etcd: two copies wait, one gives up", wait).with(1, &[Fault::Cancel]).check();
+    Setup::of("etcd: two copies wait, a connection is lost", wait).with(1, &[Fault::Loss]).check();
+    Setup::of("etcd: one copy waits, one tries", tries).with(1, &[Fault::Loss, Fault::Cancel]).check();
+    Setup::of("etcd: three copies wait", &[Wish::WaitsInCopy; 3]).check();
+}
+
 const MEET: &[Wish] = &[Wish::Meets; 2];
 
 #[test]

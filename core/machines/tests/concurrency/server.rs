@@ -6,17 +6,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_machines::barrier_cell::Passage;
-use lockwright_machines::protocol::{Arg, Protocol, Reply, Request, StoreEvent};
+use lockwright_machines::lease::Card;
+use lockwright_machines::protocol::{Arg, AttemptId, Protocol, Reply, Request, StoreEvent};
 use lockwright_machines::share::Share;
 use lockwright_machines::stores::etcd::layouts::barrier::Barrier;
 use lockwright_machines::stores::etcd::layouts::concurrency::Concurrency;
 use lockwright_machines::stores::etcd::layouts::part::Part;
+use lockwright_machines::stores::etcd::layouts::seat::{FreeSeats, Seats};
 
 use crate::setup::{COUNT, LATCH, PARTIES, Wish};
 
 const LOCK: &str = "lk";
 /// The lease of the latch, which nothing ends here.
 const LATCHES: i64 = 1 << 40;
+
+/// Whoever looks for a seat finds this one, as copies of a process do that had one.
+#[derive(Debug)]
+struct OneSeat;
+
+impl Seats for OneSeat {
+    fn here(&self) -> Arc<dyn FreeSeats> {
+        Arc::new(OneSeat)
+    }
+}
+
+impl FreeSeats for OneSeat {
+    fn take(&self) -> Option<AttemptId> {
+        Some(AttemptId(0x5ea7))
+    }
+
+    fn leave(&self, _: AttemptId) {}
+}
 
 /// What makes the machine of whoever contends there.
 pub fn speaks(wish: Wish) -> fn() -> Box<dyn Protocol> {
@@ -28,6 +48,7 @@ pub fn speaks(wish: Wish) -> fn() -> Box<dyn Protocol> {
             || Box::new(Concurrency::waiting(LOCK.into(), Duration::from_secs(3), LATCH))
         }
         None if wish.meets() => || Box::new(Barrier::new(LOCK.into(), PARTIES)),
+        None if wish.is_copy() => || Box::new(Concurrency::new(LOCK.into(), Duration::from_secs(3)).seated(&OneSeat)),
         None => || of(Part::Lock),
         Some(Share::READ) => || of(Part::Read),
         Some(Share::WRITE) => || of(Part::Write),
@@ -63,6 +84,8 @@ pub type Fired = (usize, Arc<str>);
 #[derive(Clone, Debug, Hash)]
 pub struct Server {
     keys: BTreeMap<Arc<str>, Node>,
+    /// What stands in them.
+    values: BTreeMap<Arc<str>, String>,
     /// By lease, at which revision its fence was written.
     fences: BTreeMap<i64, i64>,
     /// Leases that ended.
@@ -96,6 +119,14 @@ fn int(request: &Request, at: usize) -> i64 {
     }
 }
 
+/// What a key's value becomes.
+fn value(request: &Request) -> String {
+    let text = |arg: &Arg| if let Arg::Text(text) = arg { Some(text.to_string()) } else { None };
+    let mut texts = request.args.iter().filter_map(text);
+    let card = texts.next().expect("a card");
+    texts.next().unwrap_or_else(|| Card::decode(&card).label)
+}
+
 /// How many keys a request wants to see, and with what they begin.
 fn queue_of(request: &Request, at: usize) -> (usize, String) {
     let limit = int(request, if at == 4 { 2 } else { 1 }) as usize;
@@ -111,6 +142,7 @@ impl Server {
         let (keys, fences, watches) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Server {
             keys,
+            values: BTreeMap::new(),
             fences,
             over: BTreeSet::new(),
             watches,
@@ -237,6 +269,10 @@ impl Server {
                 }
                 let own = key(request, 0);
                 let is_there = self.keys.contains_key(&own);
+                let value = value(request);
+                if is_there && self.values.get(&own) != Some(&value) {
+                    return (Reply::Error { code: "Taken".into(), message: String::new() }, Vec::new());
+                }
                 if !is_there && int(request, 3) != self.fence(session) {
                     return (Reply::Error { code: "Fenced".into(), message: String::new() }, Vec::new());
                 }
@@ -245,6 +281,7 @@ impl Server {
                 if !is_there && (call == "acquire" || is_empty) {
                     self.revision += 1;
                     self.keys.insert(own.clone(), Node { czxid: self.revision, session });
+                    self.values.insert(own.clone(), value);
                 }
                 self.queue(session, &own, queue_of(request, 4), 0)
             }
@@ -284,7 +321,11 @@ impl Server {
                 }
             }
             call @ ("delete" | "undo") => {
-                let there: Vec<_> = keys().filter(|key| self.keys.contains_key(key)).collect();
+                let tag =
+                    request.args.iter().find_map(|arg| if let Arg::Text(tag) = arg { Some(&**tag) } else { None });
+                let is_its =
+                    |key: &Arc<str>| tag.is_none_or(|tag| self.values.get(key).is_some_and(|value| value == tag));
+                let there: Vec<_> = keys().filter(|key| self.keys.contains_key(key) && is_its(key)).collect();
                 let count = Reply::Int(there.len() as i64);
                 if call == "undo" {
                     self.revision += 1;
@@ -318,6 +359,7 @@ impl Server {
         let mut fired = Vec::new();
         for key in keys {
             self.keys.remove(key);
+            self.values.remove(key);
             let path: Arc<str> = format!("{}:{key}", self.revision).into();
             fired.extend(self.watches.keys().map(|who| (*who, path.clone())));
         }

@@ -23,6 +23,9 @@ pub enum Wish {
     WaitsTwice,
     /// It tries, and once more.
     TriesTwice,
+    /// It waits, in a copy of the other's process: it has the same session, and calls what it puts by the same name.
+    WaitsInCopy,
+    TriesInCopy,
     /// It waits, and what it holds is to end with its ttl.
     WaitsUnrenewed,
     Tries,
@@ -45,8 +48,13 @@ pub enum Wish {
 
 impl Wish {
     pub fn tries(self) -> bool {
-        matches!(self, Wish::Tries | Wish::TriesTwice)
+        matches!(self, Wish::Tries | Wish::TriesTwice | Wish::TriesInCopy)
             || matches!(self, Wish::TriesFor(_) | Wish::TriesToMeet | Wish::TriesLatch | Wish::TriesKazoos)
+    }
+
+    /// Whether it is one of several copies of a process.
+    pub fn is_copy(self) -> bool {
+        matches!(self, Wish::WaitsInCopy | Wish::TriesInCopy)
     }
 
     /// Whether it wants it once more.
@@ -86,6 +94,8 @@ impl Wish {
             Wish::Waits => "wait".to_owned(),
             Wish::WaitsTwice => "wait twice".to_owned(),
             Wish::TriesTwice => "try twice".to_owned(),
+            Wish::WaitsInCopy => "wait in a copy of a process".to_owned(),
+            Wish::TriesInCopy => "try in a copy of a process".to_owned(),
             Wish::WaitsUnrenewed => "wait, unrenewed".to_owned(),
             Wish::Tries => "try".to_owned(),
             Wish::WaitsFor(share) => format!("wait to {}", of(share)),

@@ -304,7 +304,7 @@ impl World {
                 comes_again: wish.comes_again(),
                 now: EPOCH,
                 life: 0,
-                session: id as i64 + 1,
+                session: if wish.is_copy() { 1 } else { id as i64 + 1 },
                 is_alive: true,
                 is_hurt: false,
                 flights: Vec::new(),

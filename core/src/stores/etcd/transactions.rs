@@ -77,11 +77,11 @@ pub(super) fn join(request: &Request, lease: &Lease, fence: i64, reads: bool) ->
         compares.push(Compare::create_revision(&*key(request, 4)?, CompareOp::Equal, 0));
     }
     let kept = || Some(PutOptions::new().with_lease(lease.id));
-    let put = TxnOp::put(&*own, &*card.label, kept());
+    let put = TxnOp::put(&*own, &*value(request, &card), kept());
     let says = || TxnOp::put(card_key(&lease.fence_key), Card { label: String::new(), ..card }.encode(), kept());
     let queue = || reads.then(|| queue(line, limit, 0));
     let joins = [put].into_iter().chain(queue()).chain((!lease.is_told()).then(says));
-    let looks = [read(&own), read(&lease.fence_key)].into_iter().chain(queue());
+    let looks = [TxnOp::get(&*own, None), read(&lease.fence_key)].into_iter().chain(queue());
     Ok(Txn::new().when(compares).and_then(joins.collect::<Vec<_>>()).or_else(looks.collect::<Vec<_>>()))
 }
 
@@ -106,6 +106,10 @@ pub(super) fn joined(request: &Request, response: &TxnResponse, lease: &Lease, f
         }
         [TxnOpResponse::Get(own), TxnOpResponse::Get(known), read @ ..] => {
             let now = known.kvs().first().map_or(0, KeyValue::mod_revision);
+            let value = key(request, 1).map(|card| value(request, &Card::decode(&card)));
+            if own.kvs().first().is_some_and(|kv| value.is_ok_and(|value| kv.value() != value.as_bytes())) {
+                return Joined::Told(taken());
+            }
             let own = own.kvs().first().map(|kv| (kv.create_revision(), kv.lease()));
             if own.is_none() && (now != fence || request.call.name == "acquire") {
                 return Joined::Fenced { fence: now, reply: fenced() };
@@ -128,6 +132,19 @@ pub(super) fn one_key(request: &Request) -> Option<(Arc<str>, i64)> {
 /// Asking again may help.
 pub(super) fn unavailable(message: &str) -> Reply {
     Reply::Error { code: "Unavailable".into(), message: message.into() }
+}
+
+/// What becomes the value of the own key: the tag, or else the card's label.
+fn value(request: &Request, card: &Card) -> Arc<str> {
+    tag(request, 2).unwrap_or_else(|| card.label.as_str().into())
+}
+
+fn tag(request: &Request, from: usize) -> Option<Arc<str>> {
+    request.args.iter().skip(from).find_map(|arg| if let Arg::Text(tag) = arg { Some(tag.clone()) } else { None })
+}
+
+fn taken() -> Reply {
+    Reply::Error { code: "Taken".into(), message: "another attempt has that key".into() }
 }
 
 fn fenced() -> Reply {
@@ -164,9 +181,10 @@ fn told(lease: &Lease, revision: i64, own: Option<(i64, i64)>, entries: impl Ite
 }
 
 /// The same as of a copy of the line, for a request that was to read it.
-pub(super) fn told_by(copy: &Copy, request: &Request, lease: &Lease) -> Result<Reply> {
+pub(super) fn told_by(copy: &Copy, request: &Request, lease: &Lease, created: i64) -> Result<Reply> {
     let (limit_at, line_at) = if request.call.name == "look" { (1, 3) } else { (2, 4) };
-    let (own, limit) = (copy.own(&key(request, 0)?), int(request, limit_at)?);
+    let own = copy.own(&key(request, 0)?).filter(|(create, _)| created == 0 || *create == created);
+    let limit = int(request, limit_at)?;
     let ahead = copy.ahead(&below(line(request, line_at)), own.map(|(create, _)| create), limit);
     let entries = ahead.into_iter().map(|(key, create, lease)| entry(Reply::Text(key.to_string()), create, lease));
     Ok(told(lease, copy.revision(), own, entries))
@@ -266,9 +284,18 @@ pub(super) fn released(response: &TxnResponse) -> Reply {
 
 /// `delete`, and with a lease `undo`.
 pub(super) fn delete(request: &Request, fenced: Option<&Lease>) -> Result<Txn> {
-    let fence = fenced.map(Lease::put_fence);
-    let deletes = (0..request.args.len()).map(|at| Ok(TxnOp::delete(&*key(request, at)?, Some(DeleteOptions::new()))));
-    Ok(Txn::new().and_then(fence.into_iter().map(Ok).chain(deletes).collect::<Result<Vec<_>>>()?))
+    let keys: Vec<_> =
+        request.args.iter().filter_map(|arg| if let Arg::Key(key) = arg { Some(key) } else { None }).collect();
+    let deletes = keys.iter().map(|key| TxnOp::delete(&***key, Some(DeleteOptions::new())));
+    let fence = || fenced.map(Lease::put_fence).into_iter();
+    let txn = Txn::new().and_then(fence().chain(deletes).collect::<Vec<_>>());
+    Ok(match (tag(request, 0), keys.first()) {
+        (Some(tag), Some(key)) => {
+            let own = Compare::value(&***key, CompareOp::Equal, &*tag);
+            txn.when([own]).or_else(fence().collect::<Vec<_>>())
+        }
+        _ => txn,
+    })
 }
 
 pub(super) fn deleted(response: &TxnResponse) -> Reply {

@@ -187,7 +187,7 @@ impl Watches {
                 match &watch.copied {
                     Copied::No => return None,
                     Copied::Stands(copy) if copy.revision() >= revision => {
-                        return transactions::told_by(copy, request, lease).ok();
+                        return transactions::told_by(copy, request, lease, revision).ok();
                     }
                     Copied::Wanted | Copied::Asked(_) | Copied::Stands(_) => {}
                 }

@@ -36,7 +36,7 @@
 //! Removing  released                               as said; not: Fate
 //!
 //! renew     nothing is held: renewed
-//! release   release what became of it; undo, where an arrival may yet come
+//! release   delete what became of it; undo, where an arrival may yet come
 //! undo      delete the place, or undo it; Fate: it passed: delete that, granted; else undone
 //! ```
 
@@ -46,7 +46,6 @@ use std::sync::Arc;
 
 use super::concurrency::{ask, held, pause};
 use super::part::Part;
-use super::seat::{Seat, Seats};
 use super::{ARRIVE, DELETE, FATE, LOOK, OPEN, UNDO, WATCH};
 use super::{Entry, Queue, doing, first, garbled, int, is, list, number, on_keys, queue, release};
 use crate::barrier_cell::Passage;
@@ -72,8 +71,6 @@ pub struct Barrier {
     lock: Arc<str>,
     plan: BarrierPlan,
     party: Option<Party>,
-    /// What the keys of the party are called after.
-    seat: Seat,
     leaving: Option<Leaving>,
 }
 
@@ -83,7 +80,6 @@ struct Party {
     wait: bool,
     lock: Arc<str>,
     plan: BarrierPlan,
-    seat: AttemptId,
     place: Arc<str>,
     passage: Arc<str>,
     /// Under which lease it asks for its place.
@@ -147,13 +143,7 @@ enum Stage {
 impl Barrier {
     /// A party at the barrier kept under `lock`.
     pub fn new(lock: Arc<str>, plan: BarrierPlan) -> Self {
-        Barrier { lock, plan, party: None, seat: Seat::default(), leaving: None }
-    }
-
-    /// The same, whose seat is one of these.
-    pub fn seated(mut self, seats: &dyn Seats) -> Self {
-        self.seat = Seat::of(seats.here());
-        self
+        Barrier { lock, plan, party: None, leaving: None }
     }
 
     fn begin(&mut self, intent: Intent) -> Result<Step> {
@@ -161,10 +151,7 @@ impl Barrier {
             Intent::Acquire { terms, wait, prev: _ } => {
                 match self.party.as_mut().filter(|party| party.terms.attempt == terms.attempt) {
                     Some(party) => party.again(wait),
-                    None => {
-                        let seat = self.seat.take(terms.attempt);
-                        self.party.insert(Party::new(&self.lock, self.plan, terms, seat, wait)).look()
-                    }
+                    None => self.party.insert(Party::new(&self.lock, self.plan, terms, wait)).look(),
                 }
             }
             Intent::Renew { .. } => Ok(Step::Done(Verdict::Renewed)),
@@ -186,16 +173,6 @@ impl Barrier {
         }
     }
 
-    fn answered(&mut self, reply: &Reply) -> Result<Step> {
-        let Some(party) = &mut self.party else { return Ok(Step::Ignore) };
-        let step = party.reply(reply)?;
-        // Who only tried left nothing there.
-        if matches!(step, Step::Done(Verdict::Held { .. })) && !party.may_come() {
-            self.seat.leave(party.seat);
-        }
-        Ok(step)
-    }
-
     fn of(&self, attempt: AttemptId) -> Option<&Party> {
         self.party.as_ref().filter(|party| party.terms.attempt == attempt)
     }
@@ -203,32 +180,25 @@ impl Barrier {
     fn reply(&mut self, op: Op, replies: &[Reply]) -> Result<Step> {
         let reply = first(replies);
         match op {
-            Op::Acquire => self.answered(reply),
+            Op::Acquire => self.party.as_mut().map_or(Ok(Step::Ignore), |party| party.reply(reply)),
             Op::Renew => Ok(Step::Ignore),
             // What was kept by a lease is gone with it.
             Op::Release if is(reply, "LeaseNotFound") => Ok(gone_on()),
-            Op::Release => {
-                int(doing(op), reply)?;
-                if let Some(party) = self.party.as_ref().filter(|party| !party.may_come()) {
-                    self.seat.leave(party.seat);
-                }
-                Ok(gone_on())
-            }
+            Op::Release => int(doing(op), reply).map(|_| gone_on()),
             Op::Undo => self.leaving.as_mut().map_or(Ok(Step::Ignore), |leaving| leaving.reply(reply)),
         }
     }
 }
 
 impl Party {
-    fn new(lock: &Arc<str>, plan: BarrierPlan, terms: Terms, seat: AttemptId, wait: bool) -> Self {
-        let place = Part::Party { parties: plan.parties }.own_key(lock, seat);
-        let passage = Part::Passed.own_key(lock, seat);
+    fn new(lock: &Arc<str>, plan: BarrierPlan, terms: Terms, wait: bool) -> Self {
+        let place = Part::Party { parties: plan.parties }.own_key(lock, terms.attempt);
+        let passage = Part::Passed.own_key(lock, terms.attempt);
         Party {
             terms,
             wait,
             lock: lock.clone(),
             plan,
-            seat,
             place,
             passage,
             lease: None,
@@ -258,9 +228,10 @@ impl Party {
 
     /// What removes all that there may be of it once it passed.
     fn clears(&self) -> Request {
-        match self.passed.filter(|_| !self.doubt) {
-            Some(passage) => release(&self.lock, &self.passage, passage.generation),
-            None => on_keys(&UNDO, &self.lock, [self.place.clone(), self.passage.clone()]),
+        let keys = [self.place.clone(), self.passage.clone()];
+        match self.doubt {
+            true => on_keys(&UNDO, &self.lock, keys),
+            false => on_keys(&DELETE, &self.lock, [self.passage.clone()]),
         }
     }
 

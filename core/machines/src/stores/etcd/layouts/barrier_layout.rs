@@ -47,7 +47,7 @@ impl Layout for BarrierLayout {
     }
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
-        Box::new(Barrier::new(key, self.plan).seated(&*self.locks.seats))
+        Box::new(Barrier::new(key, self.plan))
     }
 
     fn has_many_holders(&self) -> bool {

@@ -4,9 +4,8 @@
 //! Every contender puts a key below the lock, under its client's lease; whose key was created first holds the lock, and
 //! that revision is its token. Readers and writers, and those who want permits, stand in line in the same way: what
 //! their keys are called, and how many at the head hold, is in [`super::part`]. Go names its keys by their lease; ours
-//! are named by an attempt's [seat](super::seat), which nobody else can tell: the order is all that counts. So those of
-//! a client that contend at the same time never meet in one key, all of them share one lease, and what an attempt left
-//! is deleted by its name.
+//! are named by an attempt's [seat](super::seat): the order is all that counts. What stands in a key says whose it is, so
+//! a client's attempts never take one another's, however late their requests come, and all of them share one lease.
 //!
 //! Where this differs from Go, what others see stays the same: the queue is read in the transaction that joins it; who
 //! waits hears of deletions by one watch on all of the queue, and is the holder when all that were ahead in a look are
@@ -20,8 +19,9 @@
 //! acquire    input                               next
 //! (begin)    new attempt, waiting                Asking: acquire
 //!            new, trying                         Asking: try (for permits: look)
-//!            same attempt again                  Asking: look (Removing: the same)
+//!            same attempt again                  Asking: look (Removing: the same; an acquire may come for a seat: Moving: undo)
 //! Asking     Fenced                              Asking: the same
+//!            another has that key                Asking: the same, under a name of its own
 //!            queue                               queue
 //! queue      mine is not there: waiting, or room   Asking: acquire (a first look that only tries: try)
 //!            mine is not there, trying           held
@@ -37,10 +37,11 @@
 //! Waiting    room behind those who are left      granted (Asking: look, where not all were shown, and for a latch)
 //!            mine is gone | some may be missed   Asking: look
 //! Removing   released                            as said
+//! Moving     undone                              Asking: acquire, under a name of its own
 //!
 //! renew      exists: same creation, own lease -> renewed; otherwise gone
 //! release    release mine; undo, where an acquire may yet come
-//! undo       release mine; delete it by its name, where it is not known to be there; undo, where an acquire may yet come
+//! undo       delete mine; undo, where an acquire may yet come
 //! ```
 
 use std::hash::{Hash, Hasher};
@@ -49,7 +50,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::part::{Part, holding};
-use super::seat::{Seat, Seats};
+use super::seat::{self, Seat, Seats};
 use super::{ACQUIRE, DELETE, EXISTS, LOOK, TRY, UNDO, WATCH};
 use super::{Entry, Queue, doing, first, garbled, int, is, list, number, on_keys, plan_args, queue, release};
 use crate::error::{Error, Kind, Result};
@@ -98,15 +99,15 @@ pub struct Concurrency {
     seat: Seat,
     /// The attempt that contended last, and where it sat.
     last: Option<(AttemptId, AttemptId)>,
+    /// What it put says whose it is.
+    is_tagged: bool,
     renewing: bool,
     /// The attempt for which a release was begun last; a second one cannot tell who deleted the key.
     released: Option<AttemptId>,
     /// Whether the release under way is such a second one.
     releases_again: bool,
-    /// Nothing is left of the seat that had it, once what is under way is answered.
-    leaves: Option<AttemptId>,
-    /// What the undo under way deletes.
-    undoes: Option<Arc<str>>,
+    /// Whose release or undo is under way, and what is asked instead if the database is full.
+    ends: Option<(AttemptId, Request)>,
     /// The latch that is made, if there is none.
     latch: Option<LatchPlan>,
 }
@@ -126,11 +127,11 @@ impl Concurrency {
             contender: None,
             seat: Seat::default(),
             last: None,
+            is_tagged: false,
             renewing: false,
             released: None,
             releases_again: false,
-            leaves: None,
-            undoes: None,
+            ends: None,
             latch: None,
         }
     }
@@ -152,12 +153,11 @@ impl Concurrency {
                 Err(Error::new(Kind::Internal, "acquire", "the concurrency layout cannot yield, yet it was asked to"))
             }
             Intent::Acquire { terms, wait, prev: None } => match &mut self.contender {
-                Some(contender) if contender.terms.attempt == terms.attempt => {
-                    self.seat.give_up(contender.seat);
-                    contender.again(wait)
-                }
+                Some(contender) if contender.terms.attempt == terms.attempt => contender.again(wait),
                 slot => {
-                    let seat = self.seat.take(terms.attempt);
+                    let tag = seat::tag_of(&terms.card, terms.attempt);
+                    self.is_tagged = tag.is_some();
+                    let seat = if self.is_tagged { self.seat.take(terms.attempt) } else { terms.attempt };
                     self.last = Some((terms.attempt, seat));
                     slot.insert(Contender::new(&self.lock, self.part, self.latch, terms, seat, wait)).begin()
                 }
@@ -176,47 +176,39 @@ impl Concurrency {
             }
             Intent::Release { terms, .. } => {
                 self.releases_again = self.released.replace(terms.attempt) == Some(terms.attempt);
-                let release = self.release(terms.attempt);
-                Ok(ask([release.unwrap_or_else(|| self.delete(&UNDO, terms.attempt))]))
+                self.ends = Some((terms.attempt, self.delete(&DELETE, &terms)));
+                let known = self.contender(terms.attempt).filter(|contender| !contender.may_come());
+                let own = known.and_then(|contender| Some((&contender.key, contender.own?)));
+                Ok(ask([match own {
+                    Some((key, own)) => release(&self.lock, key, own.create),
+                    None => self.delete(&UNDO, &terms),
+                }]))
             }
             Intent::Undo { terms, .. } => {
-                let release = self.release(terms.attempt);
                 let settled = self.contender(terms.attempt).is_some_and(|contender| !contender.may_come());
                 // Else what is told while this is done would still grant.
                 self.contender.take_if(|contender| contender.terms.attempt == terms.attempt);
-                self.undoes = Some(self.key(terms.attempt));
-                let delete = if settled { &DELETE } else { &UNDO };
-                Ok(ask([release.unwrap_or_else(|| self.delete(delete, terms.attempt))]))
+                self.ends = Some((terms.attempt, self.delete(&DELETE, &terms)));
+                Ok(ask([self.delete(if settled { &DELETE } else { &UNDO }, &terms)]))
             }
         }
     }
 
-    /// What gives back what this attempt certainly has, or had: its seat is free then.
-    fn release(&mut self, attempt: AttemptId) -> Option<Request> {
-        let contender = self.contender(attempt).filter(|contender| !contender.may_come())?;
-        let (seat, request) = (contender.seat, release(&self.lock, &contender.key, contender.own?.create));
-        self.leaves = Some(seat);
-        Some(request)
+    /// Deletes what this attempt has, if that is its own.
+    fn delete(&self, call: &'static Call, terms: &Terms) -> Request {
+        let seat = self.last.filter(|(of, _)| *of == terms.attempt).map_or(terms.attempt, |(_, seat)| seat);
+        delete(call, &self.lock, self.part.own_key(&self.lock, seat), terms)
     }
 
-    /// What deletes whatever this attempt has. It knows no more than a name, and may come late.
-    fn delete(&mut self, call: &'static Call, attempt: AttemptId) -> Request {
-        self.leaves = None;
-        self.seat.give_up(self.seat_of(attempt));
-        on_keys(call, &self.lock, [self.key(attempt)])
+    fn ended(&mut self) {
+        if let Some((attempt, _)) = &self.ends {
+            self.left(*attempt);
+        }
     }
 
-    fn seat_of(&self, attempt: AttemptId) -> AttemptId {
-        self.last.filter(|(of, _)| *of == attempt).map_or(attempt, |(_, seat)| seat)
-    }
-
-    fn key(&self, attempt: AttemptId) -> Arc<str> {
-        self.part.own_key(&self.lock, self.seat_of(attempt))
-    }
-
-    /// It is answered that nothing is left, if that was asked for.
-    fn left(&mut self) {
-        if let Some(seat) = self.leaves.take() {
+    /// Nothing is left of this attempt. What has a label keeps its name for itself.
+    fn left(&mut self, attempt: AttemptId) {
+        if let Some((_, seat)) = self.last.filter(|(of, _)| self.is_tagged && *of == attempt) {
             self.seat.leave(seat);
         }
     }
@@ -227,12 +219,14 @@ impl Concurrency {
 
     fn answered(&mut self, reply: &Reply) -> Result<Step> {
         let Some(contender) = &mut self.contender else { return Ok(Step::Ignore) };
-        let step = contender.reply(reply)?;
+        let step = contender.reply(reply);
+        self.last = Some((contender.terms.attempt, contender.seat));
         // Who only tried left nothing there.
-        if matches!(step, Step::Done(Verdict::Held { .. })) && !contender.may_come() {
-            self.seat.leave(contender.seat);
+        if matches!(step, Ok(Step::Done(Verdict::Held { .. }))) && !contender.may_come() {
+            let attempt = contender.terms.attempt;
+            self.left(attempt);
         }
-        Ok(step)
+        step
     }
 
     fn renewed(&mut self, reply: &Reply) -> Result<Step> {
@@ -255,7 +249,7 @@ impl Concurrency {
 
     fn released(&mut self, reply: &Reply) -> Result<Step> {
         let deleted = int("release", reply)?;
-        self.left();
+        self.ended();
         Ok(Step::Done(Verdict::Released(match deleted {
             1 => ReleaseOutcome::Released,
             _ if self.releases_again => ReleaseOutcome::Unknown,
@@ -271,16 +265,15 @@ impl Concurrency {
             Op::Renew => self.renewed(reply),
             // A database that is full takes no fence, and no key that would be kept out by it.
             Op::Release | Op::Undo if is(reply, "NoSpace") => {
-                let key =
-                    if op == Op::Undo { self.undoes.clone() } else { self.released.map(|attempt| self.key(attempt)) };
-                Ok(ask([on_keys(&DELETE, &self.lock, key)]))
+                Ok(Step::Ask(self.ends.iter().map(|(_, delete)| delete.clone()).collect()))
             }
             Op::Release => self.released(reply),
             // Whatever was put under a lease is gone with it.
-            Op::Undo if is(reply, "LeaseNotFound") => Ok(Step::Done(Verdict::Undone)),
             Op::Undo => {
-                int("undo", reply)?;
-                self.left();
+                if !is(reply, "LeaseNotFound") {
+                    int("undo", reply)?;
+                }
+                self.ended();
                 Ok(Step::Done(Verdict::Undone))
             }
         }
@@ -343,6 +336,8 @@ enum At {
     Waiting(Line),
     /// The own key, which was created then.
     Removing(u64, Then),
+    /// Undoing what it may have under a name that others may have.
+    Moving,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -404,6 +399,8 @@ struct Contender {
     latch: Option<LatchPlan>,
     seat: AttemptId,
     key: Arc<str>,
+    /// When a key was created last that was certainly its own.
+    created: Option<u64>,
     /// An acquire was sent and never answered: it may still be executed.
     doubt: bool,
     rounds: u8,
@@ -432,6 +429,7 @@ impl Contender {
             latch,
             seat,
             key,
+            created: None,
             doubt,
             rounds,
             shown,
@@ -469,8 +467,20 @@ impl Contender {
             }
             // It may yet be executed: what it removes must not be what is granted.
             At::Removing(create, then) => self.remove(create, then),
+            // What is there under that name may be another's.
+            _ if self.doubt && self.seat != self.terms.attempt => {
+                let request = delete(&UNDO, &self.lock, self.key.clone(), &self.terms);
+                self.send(At::Moving, request)
+            }
             _ => self.ask(Asked::Look),
         }
+    }
+
+    /// From now on its key is called after itself, as no other ever is while it contends.
+    fn move_on(&mut self) {
+        self.seat = self.terms.attempt;
+        self.key = self.part.own_key(&self.lock, self.seat);
+        (self.own, self.created) = (None, None);
     }
 
     fn ask(&mut self, asked: Asked) -> Result<Step> {
@@ -494,6 +504,9 @@ impl Contender {
         };
         request.args.extend(self.part.queue(&self.lock).map(Arg::Key));
         request.args.extend(self.latch.into_iter().flat_map(plan_args));
+        if asked != Asked::Look {
+            request.args.extend(tag(&self.terms));
+        }
         self.send(At::Asking(asked), request)
     }
 
@@ -525,6 +538,18 @@ impl Contender {
                 Ok(Step::Ignore)
             }
             At::Asking(asked) if is(reply, "Fenced") => self.ask(asked),
+            At::Asking(asked) if is(reply, "Taken") => {
+                self.move_on();
+                self.ask(asked)
+            }
+            At::Moving => {
+                if !is(reply, "LeaseNotFound") {
+                    int("acquire", reply)?;
+                }
+                self.doubt = false;
+                self.move_on();
+                self.begin()
+            }
             At::Asking(asked) => {
                 let is_refused = matches!(reply, Reply::Error { code, .. } if code != "Unavailable");
                 let may_come = asked != Asked::Look && !is_refused;
@@ -616,7 +641,13 @@ impl Contender {
         if lease != queue.lease {
             return self.remove(create, Then::Look);
         }
+        // Whoever asks for a place is told if another has that key; whoever looks has to know its own.
+        if asked == Asked::Look && self.seat != self.terms.attempt && self.created != Some(create) {
+            self.move_on();
+            return self.look();
+        }
         self.own = Some(Own { create });
+        self.created = Some(create);
         // A latch that ended while this one waited, and was made again, is another one and shut from the beginning; one
         // that is shut again had been open.
         let is_anew = |entry: &Entry| Part::of_count(&entry.key).is_some() && entry.create > create;
@@ -682,7 +713,7 @@ impl Contender {
                     return self.waits();
                 }
             }
-            At::Rest | At::Removing(..) => {}
+            At::Rest | At::Removing(..) | At::Moving => {}
         }
         Ok(Step::Ignore)
     }
@@ -728,6 +759,17 @@ pub(super) fn ask<const N: usize>(requests: [Request; N]) -> Step {
 
 pub(super) fn held() -> Step {
     Step::Done(Verdict::Held { remaining: Duration::ZERO, at: None, prev: None })
+}
+
+fn tag(terms: &Terms) -> Option<Arg> {
+    seat::tag_of(&terms.card, terms.attempt).map(|tag| Arg::Text(tag.into()))
+}
+
+/// Deletes that key, if it is what these terms put there.
+fn delete(call: &'static Call, lock: &Arc<str>, key: Arc<str>, terms: &Terms) -> Request {
+    let mut request = on_keys(call, lock, [key]);
+    request.args.extend(tag(terms));
+    request
 }
 
 impl Refusal {

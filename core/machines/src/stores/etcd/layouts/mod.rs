@@ -7,14 +7,14 @@
 //!
 //! | call | does, in one transaction | arguments | answer |
 //! |---|---|---|---|
-//! | `acquire` | puts the own key under the lease if it is not there and the fence is as known; reads the queue | own key, card, limit, fence, part | queue |
-//! | `try` | the same, if nobody is in the queue | own key, card, limit, fence, part | queue |
+//! | `acquire` | puts the own key under the lease if it is not there and the fence is as known; reads the queue | own key, card, limit, fence, part, tag | queue |
+//! | `try` | the same, if nobody is in the queue | own key, card, limit, fence, part, tag | queue |
 //! | `look` | reads own key and queue | own key, limit, create, part | queue |
 //! | `exists` | reads own key | own key | `[lease, create, lease of the key]`, or nil |
 //! | `release` | deletes the own key if it was created at that revision | own key, create | 1, or 0 where it is gone and 2 where others are in the queue |
 //! | `break` | the same of somebody else's key, and tells its client by the fence of that lease | key, create, lease | as `release` |
-//! | `delete` | deletes keys | keys | how many there were |
-//! | `undo` | the same, and writes the fence | keys | how many there were |
+//! | `delete` | deletes keys, and one only if its value is this tag, where one is given | keys, tag | how many there were |
+//! | `undo` | the same, and writes the fence | keys, tag | how many there were |
 //! | `watch` | has deletions in the queue told from now on, unless they are; or at least that of a key since that revision | key, revision, or none | `[revision, milliseconds since then]` |
 //! | `first` | reads the queue with values | limit | `[count, [key, create, lease, value], ...]` |
 //! | `lives` | asks for how long a lease lasts yet, and what its client says of itself | lease | `[milliseconds, card]`, or nil |
@@ -34,10 +34,10 @@
 //! Whoever waits for a latch says more in `acquire`, `try` and `look`: from where it counts and for how many seconds it
 //! is kept. If there is none it is made, else it is kept for that long from now on.
 //!
-//! A card is that of a [`Holder`](crate::lease::Holder). Its label becomes the value of the own key, which for Go is
+//! A card is that of a [`Holder`](crate::lease::Holder). Its label, or the tag, becomes the value of the own key, which for Go is
 //! what a leader proclaims; the rest is the same for all holds of a client, and lies by its lease.
 //!
-//! A refusal is an error reply: `Fenced`, `LeaseNotFound`, `NoSpace`, `PermissionDenied`, `Unavailable`, ... A deletion
+//! A refusal is an error reply: `Fenced`, `Taken` (the own key is there with another value), `LeaseNotFound`, `NoSpace`, `PermissionDenied`, `Unavailable`, ... A deletion
 //! is told as [`StoreEvent::Gone`](crate::protocol::StoreEvent) with the path `<revision>:<key>`, what may have been
 //! missed as `Changed` with the lock as path.
 

@@ -5,15 +5,36 @@
 //! slow, for everybody who contends there (measured on etcd 3.4; many a cluster is never compacted). So an attempt
 //! takes the seat of one that is over, of the same client.
 //!
-//! A seat is only taken again if nothing that was sent for it can put or delete a key under this name any more: what
-//! puts is answered, and what deletes names the revision at which the key was created. Where it cannot be known, as
-//! after a lost connection, the seat is given up, and the next attempt has one that is called after itself.
+//! A seat says nothing of whose it is: a copy of this process's memory may take the same one, and a request that was
+//! lost may be executed when another attempt has it. So the key's value is the attempt's [tag], and nothing is done by
+//! the key's name alone: who finds another's tag there goes on under a name of its own, and what undoes an attempt
+//! compares the tag. Where the value is a label, which Go's observers read as what a leader proclaims, the key is called
+//! after the attempt, and nobody else ever has that name.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use crate::lease::Card;
 use crate::protocol::AttemptId;
+
+/// How the value of a key begins that says whose it is.
+const TAG: &str = "attempt ";
+
+/// What stands in the key of this attempt, instead of a label that it has not.
+pub fn tag(attempt: AttemptId) -> String {
+    format!("{TAG}{attempt}")
+}
+
+/// The label that a key's value is.
+pub fn label(value: &str) -> &str {
+    if value.starts_with(TAG) { "" } else { value }
+}
+
+/// The tag of an attempt with that card; none if it has a label.
+pub(super) fn tag_of(card: &str, attempt: AttemptId) -> Option<String> {
+    Card::decode(card).label.is_empty().then(|| tag(attempt))
+}
 
 /// Where the contenders of a client have their seats from.
 pub trait Seats: fmt::Debug + Send + Sync {
@@ -68,11 +89,6 @@ impl Seat {
     /// Nothing is left of whoever had `seat`, and nothing will be.
     pub(super) fn leave(&mut self, seat: AttemptId) {
         self.free = Some(seat);
-    }
-
-    /// Something may yet be done under the name of `seat`.
-    pub(super) fn give_up(&mut self, seat: AttemptId) {
-        self.free.take_if(|free| *free == seat);
     }
 }
 
@@ -136,18 +152,5 @@ mod tests {
         drop(two);
         let (mut next, mut last) = (Seat::of(seats.clone()), Seat::of(seats.clone()));
         assert_eq!((next.take(B), last.take(B)), (A, B));
-    }
-
-    #[test]
-    fn what_is_given_up_is_taken_by_nobody() {
-        let seats: Arc<dyn FreeSeats> = Arc::new(Room::default());
-        let mut seat = Seat::of(seats.clone());
-        assert_eq!(seat.take(A), A);
-        seat.leave(A);
-        seat.give_up(B);
-        seat.give_up(A);
-        assert_eq!(seat.take(B), B);
-        drop(seat);
-        assert_eq!(seats.take(), None);
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::part::{Part, holding};
+use super::seat;
 use super::{BREAK, FIRST, LIVES, first, garbled, int, list, number};
 use crate::error::{Error, Kind, Result};
 use crate::gate::Answer;
@@ -174,7 +175,7 @@ fn line(doing: &'static str, name: &str, reply: &Reply, wanted: Wanted) -> Resul
             }
             _ => {}
         }
-        let (key, create, label) = (key.as_str().into(), number(doing, *create)?, label.clone());
+        let (key, create, label) = (key.as_str().into(), number(doing, *create)?, seat::label(label).to_owned());
         line.stand.push(Standing { key, create, lease: *lease, label, part });
     }
     Ok(line)
