@@ -285,16 +285,16 @@ pub(super) fn released(response: &TxnResponse) -> Reply {
 /// `delete`, and with a lease `undo`.
 pub(super) fn delete(request: &Request, fenced: Option<&Lease>) -> Result<Txn> {
     let keys: Vec<_> =
-        request.args.iter().filter_map(|arg| if let Arg::Key(key) = arg { Some(key) } else { None }).collect();
-    let deletes = keys.iter().map(|key| TxnOp::delete(&***key, Some(DeleteOptions::new())));
+        request.args.iter().filter_map(|arg| if let Arg::Key(key) = arg { Some(&**key) } else { None }).collect();
+    let deletes = keys.iter().map(|key| TxnOp::delete(*key, Some(DeleteOptions::new())));
     let fence = || fenced.map(Lease::put_fence).into_iter();
-    let txn = Txn::new().and_then(fence().chain(deletes).collect::<Vec<_>>());
+    let deletes = fence().chain(deletes).collect::<Vec<_>>();
     Ok(match (tag(request, 0), keys.first()) {
         (Some(tag), Some(key)) => {
-            let own = Compare::value(&***key, CompareOp::Equal, &*tag);
-            txn.when([own]).or_else(fence().collect::<Vec<_>>())
+            let own = Compare::value(*key, CompareOp::Equal, &*tag);
+            Txn::new().when([own]).and_then(deletes).or_else(fence().collect::<Vec<_>>())
         }
-        _ => txn,
+        _ => Txn::new().and_then(deletes),
     })
 }
 

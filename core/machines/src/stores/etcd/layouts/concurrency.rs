@@ -1,11 +1,12 @@
 //! The layout of `concurrency.Mutex` of etcd's Go client (read from 3.4 and 3.6), which `etcdctl lock` and the server's
 //! lock service share.
 //!
-//! Every contender puts a key below the lock, under its client's lease; whose key was created first holds the lock, and
-//! that revision is its token. Readers and writers, and those who want permits, stand in line in the same way: what
-//! their keys are called, and how many at the head hold, is in [`super::part`]. Go names its keys by their lease; ours
-//! are named by an attempt's [seat](super::seat): the order is all that counts. What stands in a key says whose it is, so
-//! a client's attempts never take one another's, however late their requests come, and all of them share one lease.
+//! Every contender puts a key below the lock, under its client's lease; whose key was created first holds the lock,
+//! and that revision is its token. Readers and writers, and those who want permits, stand in line in the same way:
+//! what their keys are called, and how many at the head hold, is in [`super::part`]. Go names its keys by their lease;
+//! ours are named by an attempt's [seat](super::seat): the order is all that counts. What stands in a key says whose
+//! it is, so a client's attempts never take one another's, however late their requests come, and all of them share one
+//! lease.
 //!
 //! Where this differs from Go, what others see stays the same: the queue is read in the transaction that joins it; who
 //! waits hears of deletions by one watch on all of the queue, and is the holder when all that were ahead in a look are

@@ -34,12 +34,13 @@
 //! Whoever waits for a latch says more in `acquire`, `try` and `look`: from where it counts and for how many seconds it
 //! is kept. If there is none it is made, else it is kept for that long from now on.
 //!
-//! A card is that of a [`Holder`](crate::lease::Holder). Its label, or the tag, becomes the value of the own key, which for Go is
-//! what a leader proclaims; the rest is the same for all holds of a client, and lies by its lease.
+//! A card is that of a [`Holder`](crate::lease::Holder). Its label, or the tag, becomes the value of the own key,
+//! which for Go is what a leader proclaims; the rest is the same for all holds of a client, and lies by its lease.
 //!
-//! A refusal is an error reply: `Fenced`, `Taken` (the own key is there with another value), `LeaseNotFound`, `NoSpace`, `PermissionDenied`, `Unavailable`, ... A deletion
-//! is told as [`StoreEvent::Gone`](crate::protocol::StoreEvent) with the path `<revision>:<key>`, what may have been
-//! missed as `Changed` with the lock as path.
+//! A refusal is an error reply: `Fenced`, `Taken` (the own key is there with another value), `LeaseNotFound`,
+//! `NoSpace`, `PermissionDenied`, `Unavailable`, ... A deletion is told as
+//! [`StoreEvent::Gone`](crate::protocol::StoreEvent) with the path `<revision>:<key>`, what may have been missed as
+//! `Changed` with the lock as path.
 
 use std::sync::Arc;
 

@@ -10,11 +10,11 @@
 //! | `latch/state/count`, `latch/state/shut` | a latch's count, and what stands there while it is not 0 |
 //! | `latch/<client>.counted` | what a client counted down last |
 //! | `latch/<seat>.wait` | who waits for the latch |
-//! | `barrier/<seat>.<parties>.party` | a place at a barrier that is for so many |
-//! | `barrier/<seat>.passed` | that place, once it passed; its value is its index |
+//! | `barrier/<attempt>.<parties>.party` | a place at a barrier that is for so many |
+//! | `barrier/<attempt>.passed` | that place, once it passed; its value is its index |
 //! | `barrier/opened` | that the barrier opened, for as long as the client lives that opened it last |
 //!
-//! Whatever else lies there is of another name, which goes on after a slash. A [seat](super::seat) has
+//! Whatever else lies there is of another name, which goes on after a slash. An attempt and a [seat](super::seat) have
 //! 32 hexadecimal digits, a lease 16 at most, a time at least 17 decimal ones; so each key says what it is. All stand
 //! in one line, in the order in which their keys were created, and those at its head hold: readers up to the first
 //! writer, permits up to as many as there are. So whoever holds goes on to hold while others come and go.

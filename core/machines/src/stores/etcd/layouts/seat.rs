@@ -8,8 +8,8 @@
 //! A seat says nothing of whose it is: a copy of this process's memory may take the same one, and a request that was
 //! lost may be executed when another attempt has it. So the key's value is the attempt's [tag], and nothing is done by
 //! the key's name alone: who finds another's tag there goes on under a name of its own, and what undoes an attempt
-//! compares the tag. Where the value is a label, which Go's observers read as what a leader proclaims, the key is called
-//! after the attempt, and nobody else ever has that name.
+//! compares the tag. Where the value is a label, which Go's observers read as what a leader proclaims, the key is
+//! called after the attempt, and nobody else ever has that name.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
