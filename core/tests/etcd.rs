@@ -254,6 +254,24 @@ fn the_keys_of_a_lock_are_few_however_often_it_is_taken() {
     }
 }
 
+/// A copy of this process's memory would call its key by the same name.
+#[test]
+fn a_key_under_its_name_that_says_that_it_is_anothers_is_left_alone() {
+    let (uri, name) = (address(), name("x"));
+    let client = client(&uri, "");
+    let held = client.lock(&name).acquire().unwrap();
+    let key = etcdctl(&uri, &["get", "--prefix", "--keys-only", &name]);
+    let _ = held.release().unwrap();
+    let granted = etcdctl(&uri, &["lease", "grant", "60"]);
+    let lease = granted.split_whitespace().nth(1).unwrap();
+    etcdctl(&uri, &["put", "--lease", lease, key.trim(), "attempt 0123456789abcdef0123456789abcdef"]);
+    assert!(client.lock(&name).try_acquire().unwrap().is_none());
+    assert!(client.lock(&name).timeout(Duration::from_millis(300)).acquire().is_err());
+    assert!(etcdctl(&uri, &["get", "--prefix", &name]).contains("attempt 0123456789abcdef0123456789abcdef"));
+    etcdctl(&uri, &["lease", "revoke", lease]);
+    assert!(client.lock(&name).try_acquire().unwrap().is_some());
+}
+
 #[test]
 fn a_transaction_that_names_the_token_writes_only_while_the_lock_is_held() {
     let (uri, name) = (address(), name("x"));
