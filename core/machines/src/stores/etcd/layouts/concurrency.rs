@@ -4,7 +4,7 @@
 //! Every contender puts a key below the lock, under its client's lease; whose key was created first holds the lock,
 //! and that revision is its token. Readers and writers, and those who want permits, stand in line in the same way:
 //! what their keys are called, and how many at the head hold, is in [`super::part`]. Go names its keys by their lease;
-//! ours are named by an attempt's [seat](super::seat): the order is all that counts. What stands in a key says whose
+//! ours are named by an attempt's [seat]: the order is all that counts. What stands in a key says whose
 //! it is, so a client's attempts never take one another's, however late their requests come, and all of them share one
 //! lease.
 //!
