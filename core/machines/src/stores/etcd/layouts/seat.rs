@@ -38,8 +38,8 @@ pub(super) fn tag_of(card: &str, attempt: AttemptId) -> Option<String> {
 
 /// Where the contenders of a client have their seats from.
 pub trait Seats: fmt::Debug + Send + Sync {
-    /// Those of this process. One that was forked has none of its parent's: it would find their keys in use, and whoever
-    /// was at them when it was forked is not there to be waited for.
+    /// Those of this process. One that was forked has none of its parent's: it would find their keys in use, and
+    /// whoever was at them when it was forked is not there to be waited for.
     fn here(&self) -> Arc<dyn FreeSeats>;
 }
 
