@@ -127,7 +127,7 @@ fn seats_that_are_taken_again_under_the_same_name() {
 
 const TWICE: &[Wish] = &[Wish::WaitsTwice, Wish::Waits];
 
-/// Whoever comes again has the seat that it left, if nothing that was sent for that may be executed yet.
+/// Whoever comes again has the seat that it left, while what was lost before may be executed yet.
 #[test]
 fn who_comes_again_under_the_name_that_it_had() {
     Setup::of("etcd: one comes again", TWICE).check();

@@ -12,7 +12,7 @@ use lockwright_machines::share::Share;
 use lockwright_machines::stores::etcd::layouts::barrier::Barrier;
 use lockwright_machines::stores::etcd::layouts::concurrency::Concurrency;
 use lockwright_machines::stores::etcd::layouts::part::Part;
-use lockwright_machines::stores::etcd::layouts::seat::{FreeSeats, Seats};
+use lockwright_machines::stores::etcd::layouts::seat::Seats;
 
 use crate::setup::{COUNT, LATCH, PARTIES, Wish};
 
@@ -25,12 +25,6 @@ const LATCHES: i64 = 1 << 40;
 struct OneSeat;
 
 impl Seats for OneSeat {
-    fn here(&self) -> Arc<dyn FreeSeats> {
-        Arc::new(OneSeat)
-    }
-}
-
-impl FreeSeats for OneSeat {
     fn take(&self) -> Option<AttemptId> {
         Some(AttemptId(0x5ea7))
     }
@@ -48,7 +42,10 @@ pub fn speaks(wish: Wish) -> fn() -> Box<dyn Protocol> {
             || Box::new(Concurrency::waiting(LOCK.into(), Duration::from_secs(3), LATCH))
         }
         None if wish.meets() => || Box::new(Barrier::new(LOCK.into(), PARTIES)),
-        None if wish.is_copy() => || Box::new(Concurrency::new(LOCK.into(), Duration::from_secs(3)).seated(&OneSeat)),
+        None if wish.is_copy() => || {
+            let seats: Arc<dyn Seats> = Arc::new(OneSeat);
+            Box::new(Concurrency::new(LOCK.into(), Duration::from_secs(3)).seated(&seats))
+        },
         None => || of(Part::Lock),
         Some(Share::READ) => || of(Part::Read),
         Some(Share::WRITE) => || of(Part::Write),

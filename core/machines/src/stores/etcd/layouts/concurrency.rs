@@ -98,17 +98,15 @@ pub struct Concurrency {
     contender: Option<Contender>,
     /// Taken by the contender, while there is one that may have left something.
     seat: Seat,
-    /// The attempt that contended last, and where it sat.
+    /// The attempt that contended last, and where it sat; none if that has a label, and a name for itself.
     last: Option<(AttemptId, AttemptId)>,
-    /// What it put says whose it is.
-    is_tagged: bool,
     renewing: bool,
     /// The attempt for which a release was begun last; a second one cannot tell who deleted the key.
     released: Option<AttemptId>,
     /// Whether the release under way is such a second one.
     releases_again: bool,
-    /// Whose release or undo is under way, and what is asked instead if the database is full.
-    ends: Option<(AttemptId, Request)>,
+    /// Whose release or undo is under way.
+    ends: Option<Terms>,
     /// The latch that is made, if there is none.
     latch: Option<LatchPlan>,
 }
@@ -128,7 +126,6 @@ impl Concurrency {
             contender: None,
             seat: Seat::default(),
             last: None,
-            is_tagged: false,
             renewing: false,
             released: None,
             releases_again: false,
@@ -143,8 +140,8 @@ impl Concurrency {
     }
 
     /// The same, whose seat is one of these.
-    pub fn seated(mut self, seats: &dyn Seats) -> Self {
-        self.seat = Seat::of(seats.here());
+    pub fn seated(mut self, seats: &Arc<dyn Seats>) -> Self {
+        self.seat = Seat::of(seats);
         self
     }
 
@@ -156,10 +153,9 @@ impl Concurrency {
             Intent::Acquire { terms, wait, prev: None } => match &mut self.contender {
                 Some(contender) if contender.terms.attempt == terms.attempt => contender.again(wait),
                 slot => {
-                    let tag = seat::tag_of(&terms.card, terms.attempt);
-                    self.is_tagged = tag.is_some();
-                    let seat = if self.is_tagged { self.seat.take(terms.attempt) } else { terms.attempt };
-                    self.last = Some((terms.attempt, seat));
+                    let seat = tag(&terms).map(|_| self.seat.take(terms.attempt));
+                    self.last = seat.map(|seat| (terms.attempt, seat));
+                    let seat = seat.unwrap_or(terms.attempt);
                     slot.insert(Contender::new(&self.lock, self.part, self.latch, terms, seat, wait)).begin()
                 }
             },
@@ -177,7 +173,7 @@ impl Concurrency {
             }
             Intent::Release { terms, .. } => {
                 self.releases_again = self.released.replace(terms.attempt) == Some(terms.attempt);
-                self.ends = Some((terms.attempt, self.delete(&DELETE, &terms)));
+                self.ends = Some(terms.clone());
                 let known = self.contender(terms.attempt).filter(|contender| !contender.may_come());
                 let own = known.and_then(|contender| Some((&contender.key, contender.own?)));
                 Ok(ask([match own {
@@ -189,7 +185,7 @@ impl Concurrency {
                 let settled = self.contender(terms.attempt).is_some_and(|contender| !contender.may_come());
                 // Else what is told while this is done would still grant.
                 self.contender.take_if(|contender| contender.terms.attempt == terms.attempt);
-                self.ends = Some((terms.attempt, self.delete(&DELETE, &terms)));
+                self.ends = Some(terms.clone());
                 Ok(ask([self.delete(if settled { &DELETE } else { &UNDO }, &terms)]))
             }
         }
@@ -202,14 +198,14 @@ impl Concurrency {
     }
 
     fn ended(&mut self) {
-        if let Some((attempt, _)) = &self.ends {
-            self.left(*attempt);
+        if let Some(terms) = &self.ends {
+            self.left(terms.attempt);
         }
     }
 
-    /// Nothing is left of this attempt. What has a label keeps its name for itself.
+    /// Nothing is left of this attempt.
     fn left(&mut self, attempt: AttemptId) {
-        if let Some((_, seat)) = self.last.filter(|(of, _)| self.is_tagged && *of == attempt) {
+        if let Some((_, seat)) = self.last.filter(|(of, _)| *of == attempt) {
             self.seat.leave(seat);
         }
     }
@@ -221,7 +217,9 @@ impl Concurrency {
     fn answered(&mut self, reply: &Reply) -> Result<Step> {
         let Some(contender) = &mut self.contender else { return Ok(Step::Ignore) };
         let step = contender.reply(reply);
-        self.last = Some((contender.terms.attempt, contender.seat));
+        if let Some((_, seat)) = &mut self.last {
+            *seat = contender.seat;
+        }
         // Who only tried left nothing there.
         if matches!(step, Ok(Step::Done(Verdict::Held { .. }))) && !contender.may_come() {
             let attempt = contender.terms.attempt;
@@ -266,7 +264,7 @@ impl Concurrency {
             Op::Renew => self.renewed(reply),
             // A database that is full takes no fence, and no key that would be kept out by it.
             Op::Release | Op::Undo if is(reply, "NoSpace") => {
-                Ok(Step::Ask(self.ends.iter().map(|(_, delete)| delete.clone()).collect()))
+                Ok(Step::Ask(self.ends.iter().map(|terms| self.delete(&DELETE, terms)).collect()))
             }
             Op::Release => self.released(reply),
             // Whatever was put under a lease is gone with it.

@@ -91,7 +91,7 @@ impl Layout for ConcurrencyLayout {
     }
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
-        Box::new(Concurrency::new(key, self.ttl).seated(&*self.seats))
+        Box::new(Concurrency::new(key, self.ttl).seated(&self.seats))
     }
 
     fn shared(&self, share: Share) -> Option<Arc<dyn Layout>> {

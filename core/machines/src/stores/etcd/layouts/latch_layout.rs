@@ -44,7 +44,7 @@ impl Layout for LatchLayout {
     }
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
-        Box::new(Concurrency::waiting(key, self.locks.ttl.max(TTL), self.plan).seated(&*self.locks.seats))
+        Box::new(Concurrency::waiting(key, self.locks.ttl.max(TTL), self.plan).seated(&self.locks.seats))
     }
 
     fn has_many_holders(&self) -> bool {

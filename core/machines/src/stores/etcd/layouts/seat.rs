@@ -6,7 +6,7 @@
 //! takes the seat of one that is over, of the same client.
 //!
 //! A seat says nothing of whose it is: a copy of this process's memory may take the same one, and a request that was
-//! lost may be executed when another attempt has it. So the key's value is the attempt's [tag], and nothing is done by
+//! lost may be executed when another attempt has it. So the key's value is the attempt's tag, and nothing is done by
 //! the key's name alone: who finds another's tag there goes on under a name of its own, and what undoes an attempt
 //! compares the tag. Where the value is a label, which Go's observers read as what a leader proclaims, the key is
 //! called after the attempt, and nobody else ever has that name.
@@ -21,30 +21,18 @@ use crate::protocol::AttemptId;
 /// How the value of a key begins that says whose it is.
 const TAG: &str = "attempt ";
 
-/// What stands in the key of this attempt, instead of a label that it has not.
-pub fn tag(attempt: AttemptId) -> String {
-    format!("{TAG}{attempt}")
-}
-
 /// The label that a key's value is.
 pub fn label(value: &str) -> &str {
     if value.starts_with(TAG) { "" } else { value }
 }
 
-/// The tag of an attempt with that card; none if it has a label.
+/// What stands in the key of an attempt with that card; none if it has a label, which stands there instead.
 pub(super) fn tag_of(card: &str, attempt: AttemptId) -> Option<String> {
-    Card::decode(card).label.is_empty().then(|| tag(attempt))
+    Card::decode(card).label.is_empty().then(|| format!("{TAG}{attempt}"))
 }
 
-/// Where the contenders of a client have their seats from.
+/// The seats of a client that nobody has.
 pub trait Seats: fmt::Debug + Send + Sync {
-    /// Those of this process. One that was forked has none of its parent's: it would find their keys in use, and
-    /// whoever was at them when it was forked is not there to be waited for.
-    fn here(&self) -> Arc<dyn FreeSeats>;
-}
-
-/// The seats that nobody has.
-pub trait FreeSeats: fmt::Debug + Send + Sync {
     /// One of them, which nobody else has from now on.
     fn take(&self) -> Option<AttemptId>;
 
@@ -54,12 +42,6 @@ pub trait FreeSeats: fmt::Debug + Send + Sync {
 
 /// Each contender keeps its own.
 impl Seats for () {
-    fn here(&self) -> Arc<dyn FreeSeats> {
-        Arc::new(())
-    }
-}
-
-impl FreeSeats for () {
     fn take(&self) -> Option<AttemptId> {
         None
     }
@@ -71,13 +53,13 @@ impl FreeSeats for () {
 #[derive(Debug, Default)]
 pub(super) struct Seat {
     free: Option<AttemptId>,
-    others: Option<Arc<dyn FreeSeats>>,
+    others: Option<Arc<dyn Seats>>,
 }
 
 impl Seat {
     /// None yet: it will be one of these, if there is one.
-    pub(super) fn of(seats: Arc<dyn FreeSeats>) -> Self {
-        Seat { free: None, others: Some(seats) }
+    pub(super) fn of(seats: &Arc<dyn Seats>) -> Self {
+        Seat { free: None, others: Some(seats.clone()) }
     }
 
     /// For `attempt`, after which it is called if it is new.
@@ -123,7 +105,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Room(AtomicU64);
 
-    impl FreeSeats for Room {
+    impl Seats for Room {
         fn take(&self) -> Option<AttemptId> {
             Some(self.0.swap(0, Ordering::Relaxed)).filter(|seat| *seat > 0).map(|seat| AttemptId(seat.into()))
         }
@@ -139,8 +121,8 @@ mod tests {
 
     #[test]
     fn a_seat_is_taken_again_once_it_was_left_and_never_by_two() {
-        let seats: Arc<dyn FreeSeats> = Arc::new(Room::default());
-        let (mut one, mut two) = (Seat::of(seats.clone()), Seat::of(seats.clone()));
+        let seats: Arc<dyn Seats> = Arc::new(Room::default());
+        let (mut one, mut two) = (Seat::of(&seats), Seat::of(&seats));
         assert_eq!((one.take(A), two.take(B)), (A, B));
         one.leave(A);
         assert_eq!((one.take(C), two.take(C)), (A, C));
@@ -150,7 +132,7 @@ mod tests {
         drop(one);
         // Whoever left none has nothing to leave.
         drop(two);
-        let (mut next, mut last) = (Seat::of(seats.clone()), Seat::of(seats.clone()));
+        let (mut next, mut last) = (Seat::of(&seats), Seat::of(&seats));
         assert_eq!((next.take(B), last.take(B)), (A, B));
     }
 }

@@ -63,7 +63,7 @@ impl Layout for SharedLayout {
     }
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
-        Box::new(Concurrency::of(key, self.locks.ttl, Part::of(self.share)).seated(&*self.locks.seats))
+        Box::new(Concurrency::of(key, self.locks.ttl, Part::of(self.share)).seated(&self.locks.seats))
     }
 
     fn share(&self) -> Option<Share> {
