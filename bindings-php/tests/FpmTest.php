@@ -14,7 +14,8 @@ final class FpmTest extends TestCase
     private const KILLS = 5;
     private const LIMIT = 60;
 
-    private string $folder;
+    use OwnFolder;
+
     /** @var resource */
     private $fpm;
 
@@ -24,8 +25,7 @@ final class FpmTest extends TestCase
         if (!$binary) {
             $this->markTestSkipped('there is no php-fpm here');
         }
-        $this->folder = sys_get_temp_dir() . '/lockwright-fpm-' . getmypid() . '-' . bin2hex(random_bytes(4));
-        mkdir($this->folder);
+        $this->makeFolder();
         $user = posix_getuid() === 0 ? "user = root\ngroup = root\n" : '';
         file_put_contents("$this->folder/fpm.conf", "[global]\ndaemonize = no\nerror_log = $this->folder/log\n[www]\n$user"
             . "listen = $this->folder/socket\npm = static\nclear_env = no\npm.max_children = " . self::CHILDREN . "\n");
@@ -39,9 +39,6 @@ final class FpmTest extends TestCase
         if (isset($this->fpm)) {
             proc_terminate($this->fpm);
             proc_close($this->fpm);
-        }
-        if (isset($this->folder)) {
-            exec('rm -rf ' . escapeshellarg($this->folder));
         }
     }
 

@@ -8,17 +8,11 @@ use PHPUnit\Framework\TestCase;
 /** However a request ends, nothing stays locked; and what is forked has its own. */
 final class RequestTest extends TestCase
 {
-    private string $folder;
+    use OwnFolder;
 
     protected function setUp(): void
     {
-        $this->folder = sys_get_temp_dir() . '/lockwright-php-' . getmypid() . '-' . bin2hex(random_bytes(4));
-        mkdir($this->folder);
-    }
-
-    protected function tearDown(): void
-    {
-        exec('rm -rf ' . escapeshellarg($this->folder));
+        $this->makeFolder();
     }
 
     private function client(): Lockwright\Client

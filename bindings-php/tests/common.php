@@ -1,5 +1,5 @@
 <?php
-// What the tests share: a store of their own, and children of this process.
+// What the tests share: a store of their own, a folder of their own, and children of this process.
 declare(strict_types=1);
 
 use Lockwright\Client;
@@ -28,6 +28,26 @@ function php(string $program, array $settings = []): array
     $process = proc_open([...$command, '-r', $program], [1 => ['pipe', 'w'], 2 => ['pipe', 'w']], $pipes);
     $out = stream_get_contents($pipes[1]) . stream_get_contents($pipes[2]);
     return [$out, proc_close($process)];
+}
+
+/** A folder for one test, which goes with all that is in it. */
+trait OwnFolder
+{
+    private readonly string $folder;
+
+    private function makeFolder(): void
+    {
+        $this->folder = sys_get_temp_dir() . '/lockwright-php-' . getmypid() . '-' . bin2hex(random_bytes(4));
+        mkdir($this->folder);
+    }
+
+    /** @after */
+    public function removeFolder(): void
+    {
+        if (isset($this->folder)) {
+            exec('rm -rf ' . escapeshellarg($this->folder));
+        }
+    }
 }
 
 /** How this PHP was told of the extensions. */
