@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 use zeroize::Zeroizing;
 
 use super::broker::{Broker, Wanted};
@@ -165,6 +165,8 @@ struct Connection<'a> {
     looked: Time,
     pinged: Option<Time>,
     timeout: Duration,
+    /// Goes off when something is due, or earlier.
+    alarm: Option<Pin<Box<Sleep>>>,
 }
 
 impl<'a> Connection<'a> {
@@ -208,6 +210,7 @@ impl<'a> Connection<'a> {
             looked: sent,
             pinged: None,
             timeout,
+            alarm: None,
         };
         let (session, seen) = broker.session();
         let (id, password) = session.as_ref().map_or((0, [0; 16].as_slice()), |known| (known.id, &known.password));
@@ -359,9 +362,12 @@ impl<'a> Connection<'a> {
     }
 
     async fn next(&mut self, due: Instant) -> Event {
-        let (mut changed, mut due) = (pin!(self.broker.changed.notified()), pin!(sleep_until(due)));
+        let mut changed = pin!(self.broker.changed.notified());
         let (pipe, come, out, written) = (&mut self.pipe, &mut self.come, &mut self.out, &mut self.written);
-        poll_fn(|context| {
+        // What is due is put off by all that is said: one alarm outlasts many turns.
+        let set = self.alarm.take().filter(|alarm| alarm.deadline() <= due);
+        let mut alarm = set.unwrap_or_else(|| Box::pin(sleep_until(due)));
+        let event = poll_fn(|context| {
             while *written < out.len() {
                 match Pin::new(&mut *pipe).poll_write(context, &out[*written..]) {
                     Poll::Ready(Ok(0)) => return Poll::Ready(Event::Broken(io::ErrorKind::WriteZero.into())),
@@ -377,22 +383,20 @@ impl<'a> Connection<'a> {
                     return Poll::Ready(Event::Broken(error));
                 }
             }
-            let mut room = [0; ROOM];
-            let mut into = ReadBuf::new(&mut room);
-            match Pin::new(&mut *pipe).poll_read(context, &mut into) {
-                Poll::Ready(Ok(())) => {
-                    come.extend_from_slice(into.filled());
-                    return Poll::Ready(Event::Came(into.filled().len()));
-                }
-                Poll::Ready(Err(error)) => return Poll::Ready(Event::Broken(error)),
-                Poll::Pending => {}
+            come.reserve(ROOM);
+            if let Poll::Ready(read) = pin!(pipe.read_buf(come)).poll(context) {
+                return Poll::Ready(read.map_or_else(Event::Broken, Event::Came));
             }
             if changed.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Event::Changed);
             }
-            due.as_mut().poll(context).map(|()| Event::Due)
+            alarm.as_mut().poll(context).map(|()| Event::Due)
         })
-        .await
+        .await;
+        if !matches!(event, Event::Due) {
+            self.alarm = Some(alarm);
+        }
+        event
     }
 
     /// Takes all that has come whole.
