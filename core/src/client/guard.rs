@@ -117,7 +117,8 @@ impl<F: Face> Guard<F> {
     }
 
     /// Has `callback` run once when the lock is lost, at once if it is lost already; never after a release. It runs on
-    /// the driver's thread, so it must return quickly and must not use the client.
+    /// the driver's thread, or on one that waits for the store's answer just then: so it must return quickly, must not
+    /// use the client, and must not want a mutex that is held over calls of it.
     pub fn on_lost(&self, callback: impl FnOnce(&LossReason) + Send + 'static) {
         if let Ok(holding) = self.holding() {
             holding.hold.on_lost(Box::new(callback));

@@ -12,6 +12,7 @@ use super::hold::SharedHold;
 use super::lent::{self, Lendable};
 use crate::platform::fence::Fence;
 use crate::platform::mutex::locked;
+use crate::platform::runtime;
 
 /// What a waiter gets.
 pub(crate) type Settled = machine::Settled<SharedHold>;
@@ -94,6 +95,7 @@ impl Waiter {
             }
             state.wake = Wake::Thread(std::thread::current());
         }
+        let _waits = runtime::waits();
         match limit {
             Some(limit) => std::thread::park_timeout(limit),
             None => std::thread::park(),

@@ -10,6 +10,7 @@ pub mod event_loop;
 pub(crate) mod fence;
 #[cfg_attr(not(unix), allow(dead_code, unused_imports, reason = "nothing forks"))]
 pub(crate) mod fork;
+mod leader;
 pub(crate) mod mutex;
 #[cfg(unix)]
 pub(crate) mod poller;
