@@ -58,6 +58,8 @@ mod requests;
 mod sql;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod tls;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod topics;
 
 #[cfg(all(not(feature = "unstable-store"), any(feature = "mysql", feature = "postgres")))]
 pub(crate) use adapter::Schema;

@@ -157,7 +157,7 @@ impl Redis {
             closing: Closing::default(),
             closed: AtomicBool::new(false),
             mark: Mutex::new(config.seeds.is_empty().then(|| failover::key(&config.prefix).into())),
-            topics: Arc::new(Topics::at_server(!config.seeds.is_empty())),
+            topics: Arc::default(),
             listening: AtomicBool::new(false),
             config: Arc::new(config),
         }
@@ -613,7 +613,7 @@ impl Store for Redis {
             }
             Topic::Session => return Subscription::of(Inbox::Unavailable),
             Topic::Channel { channel, .. } if channel.overheard => {
-                return self.topics.overhear(channel.name).unwrap_or_else(|| Subscription::of(Inbox::Closed));
+                return self.topics.overhear(channel.name);
             }
             Topic::Channel { channel, key } => self.topics.hear(channel, Some(key)),
         };

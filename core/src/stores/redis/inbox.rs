@@ -1,5 +1,5 @@
-//! The listener: one connection per client that keeps its [topics](super::topics) subscribed, and tells what is heard
-//! on them.
+//! The listener: one connection per client that keeps its [topics](crate::stores::topics) subscribed, and tells what is
+//! heard on them.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -18,10 +18,11 @@ use super::failover::as_hint;
 use super::layouts::native_scripts::parse_push;
 use super::parse;
 use super::tasks;
-use super::topics::{Changed, REFUSED, Told, Word};
+use super::topics::{MOVED, REFUSED, Told, Word, command};
 use super::wire::{Commands, Frames};
 use crate::protocol::StoreEvent;
 use crate::stores::pipe::Pipe;
+use crate::stores::topics::Changed;
 use crate::stores::{Sink, Work};
 
 /// How long nothing may be heard before the other side is asked whether it is still there.
@@ -80,7 +81,8 @@ async fn keep(store: Arc<Redis>, sink: Weak<dyn Sink>) {
             store.topics.changed.notified().await;
         }
         let (said, since) = (VecDeque::new(), Instant::now());
-        let mut listener = Listener { store: &store, sink: &sink, again: subscribed_before, live: false, said, since };
+        let (again, in_shards) = (subscribed_before, !store.config.seeds.is_empty());
+        let mut listener = Listener { store: &store, sink: &sink, again, live: false, said, since, in_shards };
         let end = listener.listen().await;
         let was_live = listener.live;
         let Some(sink) = sink.upgrade().filter(|_| end != End::Unwanted) else { return };
@@ -106,12 +108,7 @@ async fn keep(store: Arc<Redis>, sink: Weak<dyn Sink>) {
 }
 
 fn tell(sink: &dyn Sink, changes: impl IntoIterator<Item = Changed>) {
-    for Changed { channel, key, state } in changes {
-        match key {
-            Some(key) => sink.channel(&key, &channel, state),
-            None => sink.inbox(state),
-        }
-    }
+    changes.into_iter().for_each(|changed| changed.tell(sink));
 }
 
 /// What was said to the server and has no answer yet: they come in this order.
@@ -129,6 +126,9 @@ struct Listener<'a> {
     said: VecDeque<Sent>,
     /// When something was heard last, or said to which an answer is due.
     since: Instant,
+    /// The server is one of a cluster, where what tells of a lock is told in the shard of that, and knows of shards as
+    /// far as is known.
+    in_shards: bool,
 }
 
 impl Listener<'_> {
@@ -149,7 +149,7 @@ impl Listener<'_> {
         self.since = Instant::now();
         loop {
             let now = Instant::now();
-            let (words, next) = self.store.topics.words(now);
+            let (words, next) = self.store.topics.words(now, |key| Told::of(key, self.in_shards));
             if self.say(&mut stream, words.into_iter().map(Sent::Word)).await.is_err() {
                 return self.lost();
             }
@@ -211,7 +211,7 @@ impl Listener<'_> {
         let mut bytes = Vec::new();
         for said in all {
             match &said {
-                Sent::Word(word) => bytes.command(&word.parts()),
+                Sent::Word(word) => bytes.command(&command(word)),
                 Sent::Ping => bytes.command(&["PING"]),
             }
             if self.said.is_empty() {
@@ -264,7 +264,7 @@ impl Listener<'_> {
             }
             Some("unsubscribe") if !self.answered(&over(Told::ByAll)) => return Some(End::Lost),
             Some("sunsubscribe") if !self.answered(&over(Told::InShard)) => {
-                tell(&*sink, self.store.topics.moved(&channel, Instant::now()));
+                tell(&*sink, self.store.topics.ended(&channel, Instant::now() + MOVED));
             }
             Some("pong") => drop(self.answered(&Sent::Ping)),
             Some("message" | "smessage") => match self.store.topics.recipient(&channel) {
@@ -305,7 +305,7 @@ impl Listener<'_> {
             sink,
             match is_found {
                 true => self.store.topics.subscribed(channel),
-                false => self.store.topics.refused(channel, Instant::now()),
+                false => self.store.topics.refused(channel, Instant::now() + REFUSED),
             },
         );
     }
@@ -316,10 +316,13 @@ impl Listener<'_> {
         }
         let Some(Sent::Word(Word::Subscribe(told, channel))) = self.said.pop_front() else { return Some(End::Lost) };
         match (told, code) {
-            (Told::InShard, "MOVED") => tell(sink, self.store.topics.moved(&channel, Instant::now())),
-            // The command is not known.
-            (Told::InShard, "ERR") => self.store.topics.without_shards(),
-            _ => tell(sink, self.store.topics.refused(&channel, Instant::now())),
+            (Told::InShard, "MOVED") => tell(sink, self.store.topics.ended(&channel, Instant::now() + MOVED)),
+            // The command is not known: as before Redis 7, all is told by all.
+            (Told::InShard, "ERR") => {
+                self.in_shards = false;
+                self.store.topics.ask_anew(|told| told == Told::InShard);
+            }
+            _ => tell(sink, self.store.topics.refused(&channel, Instant::now() + REFUSED)),
         }
         None
     }
