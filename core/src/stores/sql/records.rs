@@ -479,8 +479,9 @@ mod tests {
             table.ahead.fetch_add(step, Ordering::Relaxed);
             ask(&client, acquire(2)).await.0.unwrap();
             let rows = locked(&table.rows).clone();
-            let expires = format!("\"expires\":{}", table.now().0 / 100_000_000);
-            assert!(rows["k"].written.record.contains(&expires[..expires.len() - 1]), "{rows:?}");
+            let (_, from) = rows["k"].written.record.split_once("\"expires\":").unwrap();
+            let expires: i64 = from.split(',').next().unwrap().parse().unwrap();
+            assert!((1..=TTL).contains(&(expires - table.now().0)), "{rows:?}");
         }
     }
 
