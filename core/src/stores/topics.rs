@@ -2,6 +2,7 @@
 //! the connection says the [words](Topics::words) that are due, and tells what came of them.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// See the [module](self). There may be several ways `W` in which a server tells what is said on a channel.
 pub(super) struct Topics<W> {
     all: Mutex<All<W>>,
+    are_kept: AtomicBool,
     /// There is something new to say to the server.
     pub(super) changed: Notify,
 }
@@ -66,6 +68,15 @@ impl<W: Copy + Send + Sync + 'static> Ends for Listener<W> {
     }
 }
 
+/// Whoever has the connection, or is about to, until this is dropped.
+pub(super) struct Keeper<W>(Arc<Topics<W>>);
+
+impl<W> Drop for Keeper<W> {
+    fn drop(&mut self) {
+        self.0.are_kept.store(false, Ordering::Release);
+    }
+}
+
 /// A topic whose state changed.
 pub(super) struct Changed {
     channel: Arc<str>,
@@ -93,11 +104,24 @@ impl<W> Default for Topics<W> {
     fn default() -> Self {
         let (by_channel, fresh, leaving) = Default::default();
         let all = All { by_channel, fresh, leaving, barred: false, again_at: None };
-        Topics { all: Mutex::new(all), changed: Notify::new() }
+        Topics { all: Mutex::new(all), are_kept: AtomicBool::new(false), changed: Notify::new() }
     }
 }
 
 impl<W: Copy + Send + Sync + 'static> Topics<W> {
+    /// Has them kept by whoever asks, unless somebody does already.
+    pub(super) fn keep(self: &Arc<Self>) -> Option<Keeper<W>> {
+        let is_first = !self.are_kept.swap(true, Ordering::AcqRel);
+        is_first.then(|| Keeper(self.clone()))
+    }
+
+    /// Waits until something is listened to.
+    pub(super) async fn are_wanted(&self) {
+        while self.is_empty() {
+            self.changed.notified().await;
+        }
+    }
+
     /// One more listens on `channel`, which tells of the lock `key`, or of none.
     pub(super) fn hear(self: &Arc<Self>, channel: Channel<'_>, key: Option<&Arc<str>>) -> Subscription {
         let Channel { name, own, .. } = channel;

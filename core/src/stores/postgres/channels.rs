@@ -6,7 +6,6 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
@@ -19,7 +18,7 @@ use super::client::Database;
 use super::connection::{Connection, dial};
 use super::statements;
 use crate::protocol::{Channel, StoreEvent};
-use crate::stores::topics::{Changed, Topics};
+use crate::stores::topics::{Changed, Keeper, Topics};
 use crate::stores::{Closing, Sink, Subscription, Work, tell, topics};
 
 /// How long until a connection is tried again.
@@ -32,18 +31,7 @@ type Word = topics::Word<()>;
 #[derive(Default)]
 pub(super) struct Channels {
     topics: Arc<Topics<()>>,
-    /// Somebody listens for all, or is about to.
-    are_kept: AtomicBool,
     closing: Closing,
-}
-
-/// Whoever listens for all.
-struct Keeper(Arc<Channels>);
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.0.are_kept.store(false, Ordering::Release);
-    }
 }
 
 /// Why there is something to do.
@@ -67,10 +55,10 @@ impl Channels {
             return self.topics.overhear(channel.name);
         }
         let subscription = self.topics.hear(channel, Some(key));
-        if self.are_kept.swap(true, Ordering::AcqRel) {
-            return subscription;
+        match self.topics.keep() {
+            Some(keeper) => subscription.in_background(kept(keeper, self.clone(), database.clone(), sink)),
+            None => subscription,
         }
-        subscription.in_background(kept(Keeper(self.clone()), database.clone(), sink))
     }
 
     /// The connection ends.
@@ -82,9 +70,7 @@ impl Channels {
     async fn keep(&self, database: &Database, sink: &Weak<dyn Sink>) {
         let mut pause = PAUSES.0;
         loop {
-            while self.topics.is_empty() {
-                self.topics.changed.notified().await;
-            }
+            self.topics.are_wanted().await;
             let is_over = match dial(&database.config).await {
                 Ok(connection) => self.listen(connection, sink).await,
                 Err(error) => {
@@ -163,9 +149,10 @@ fn changed(sink: &Weak<dyn Sink>, changes: impl IntoIterator<Item = Changed>) {
 }
 
 /// What listens for all until the client is closed.
-fn kept(keeper: Keeper, database: Arc<Database>, sink: Weak<dyn Sink>) -> Work {
+fn kept(keeper: Keeper<()>, channels: Arc<Channels>, database: Arc<Database>, sink: Weak<dyn Sink>) -> Work {
     Box::new(move || {
-        let (channels, database, sink) = (keeper.0.clone(), database.clone(), sink.clone());
+        let _keeper = &keeper;
+        let (channels, database, sink) = (channels.clone(), database.clone(), sink.clone());
         Box::pin(async move { channels.closing.cuts_short(channels.keep(&database, &sink)).await })
     })
 }

@@ -15,7 +15,7 @@ use super::config::Config;
 use super::exchange::{Exchange, Manner, may_grant};
 use super::failover;
 use super::greeting::{self, Welcome};
-use super::inbox::Listening;
+use super::inbox::kept;
 use super::layouts::sentinels::asked;
 use super::layouts::{self, examination, survey};
 use super::replicas::Replicas;
@@ -67,8 +67,6 @@ pub(crate) struct Redis {
     /// The key of the marker by which it says since when it has been the master; none while that is not known.
     mark: Mutex<Option<Arc<str>>>,
     pub(super) topics: Arc<Topics>,
-    /// Somebody keeps the topics subscribed.
-    pub(super) listening: AtomicBool,
 }
 
 /// The connection of one runtime or foreign event loop, and who dials it.
@@ -158,7 +156,6 @@ impl Redis {
             closed: AtomicBool::new(false),
             mark: Mutex::new(config.seeds.is_empty().then(|| failover::key(&config.prefix).into())),
             topics: Arc::default(),
-            listening: AtomicBool::new(false),
             config: Arc::new(config),
         }
     }
@@ -617,10 +614,10 @@ impl Store for Redis {
             }
             Topic::Channel { channel, key } => self.topics.hear(channel, Some(key)),
         };
-        match Listening::begin(&self) {
-            Some(listening) => {
+        match self.topics.keep() {
+            Some(keeper) => {
                 self.heed(&sink);
-                subscription.in_background(listening.work(sink))
+                subscription.in_background(kept(keeper, self.clone(), sink))
             }
             None => subscription,
         }

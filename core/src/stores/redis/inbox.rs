@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
@@ -22,7 +21,7 @@ use super::topics::{MOVED, REFUSED, Told, Word, command};
 use super::wire::{Commands, Frames};
 use crate::protocol::StoreEvent;
 use crate::stores::pipe::Pipe;
-use crate::stores::topics::Changed;
+use crate::stores::topics::{Changed, Keeper};
 use crate::stores::{Sink, Work};
 
 /// How long nothing may be heard before the other side is asked whether it is still there.
@@ -48,38 +47,20 @@ enum End {
     Unwanted,
 }
 
-/// Says that somebody listens for this store, or is about to.
-pub(super) struct Listening(Arc<Redis>);
-
-impl Listening {
-    /// Unless somebody does already.
-    pub(super) fn begin(store: &Arc<Redis>) -> Option<Self> {
-        let is_first = !store.listening.swap(true, Ordering::AcqRel);
-        is_first.then(|| Listening(store.clone()))
-    }
-
-    /// What keeps the topics of the store subscribed until `sink` is gone, or the client is closed.
-    pub(super) fn work(self, sink: Weak<dyn Sink>) -> Work {
-        Box::new(move || {
-            let (store, sink) = (self.0.clone(), sink.clone());
-            Box::pin(async move { store.closing.cuts_short(keep(store.clone(), sink)).await })
-        })
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        self.0.listening.store(false, Ordering::Release);
-    }
+/// What keeps the topics of the store subscribed until `sink` is gone, or the client is closed.
+pub(super) fn kept(keeper: Keeper<Told>, store: Arc<Redis>, sink: Weak<dyn Sink>) -> Work {
+    Box::new(move || {
+        let _keeper = &keeper;
+        let (store, sink) = (store.clone(), sink.clone());
+        Box::pin(async move { store.closing.cuts_short(keep(store.clone(), sink)).await })
+    })
 }
 
 async fn keep(store: Arc<Redis>, sink: Weak<dyn Sink>) {
     let (mut pause, mut subscribed_before) = (PAUSE.0, false);
     let (mut ignored, mut barred): (Option<(Instant, u32)>, bool) = (None, false);
     loop {
-        while store.topics.is_empty() {
-            store.topics.changed.notified().await;
-        }
+        store.topics.are_wanted().await;
         let (said, since) = (VecDeque::new(), Instant::now());
         let (again, in_shards) = (subscribed_before, !store.config.seeds.is_empty());
         let mut listener = Listener { store: &store, sink: &sink, again, live: false, said, since, in_shards };
