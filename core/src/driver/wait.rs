@@ -95,11 +95,7 @@ impl Waiter {
             }
             state.wake = Wake::Thread(std::thread::current());
         }
-        let _waits = runtime::waits();
-        match limit {
-            Some(limit) => std::thread::park_timeout(limit),
-            None => std::thread::park(),
-        }
+        runtime::park(limit);
         self.take()
     }
 

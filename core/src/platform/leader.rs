@@ -43,16 +43,13 @@ struct State {
     is_led: bool,
     /// The background's thread does not.
     is_away: bool,
-    is_recalled: bool,
     is_over: bool,
 }
 
 impl State {
-    /// Whether the background's thread has to come back: somebody waits, and nobody runs the tasks.
-    fn recalls(&mut self) -> bool {
-        let recalls = self.is_away && !self.is_led && self.calls + self.waits > 0;
-        self.is_recalled |= recalls;
-        recalls
+    /// Somebody waits, and nobody runs the tasks unless the background's thread does.
+    fn needs_the_background(&self) -> bool {
+        !self.is_led && self.calls + self.waits > 0
     }
 }
 
@@ -67,54 +64,54 @@ pub(super) struct Call<'a> {
 
 /// A thread waits for what the tasks bring, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting<'a>(&'a Leadership);
+pub(super) struct Waiting<'a>(&'a Leadership);
 
 impl Leadership {
     /// Begins a call, of a thread that is free to lead or is not.
     pub(super) fn call(&self, is_free: bool) -> Call<'_> {
-        let mut state = locked(&self.state);
-        state.calls += 1;
-        let is_alone = is_free && state.calls == 1 && state.waits == 0;
-        state.lone = if is_alone { state.lone.saturating_add(1) } else { 0 };
-        let leads = state.lone >= LONE;
-        state.is_led |= leads;
-        let (asks, recalls) = (leads && !state.is_away, state.recalls());
-        drop(state);
+        let (leads, asks) = self.change(|state| {
+            state.calls += 1;
+            let is_alone = is_free && state.calls == 1 && state.waits == 0;
+            state.lone = if is_alone { state.lone.saturating_add(1) } else { 0 };
+            let leads = state.lone >= LONE;
+            state.is_led |= leads;
+            (leads, leads && !state.is_away)
+        });
         if asks {
             self.wanted.notify_one();
         }
-        self.tell(recalls);
         Call { leadership: self, leads, has_led: Cell::new(false) }
     }
 
     pub(super) fn wait(&self) -> Waiting<'_> {
-        let mut state = locked(&self.state);
-        state.waits += 1;
-        let recalls = state.recalls();
-        drop(state);
-        self.tell(recalls);
+        self.change(|state| state.waits += 1);
         Waiting(self)
     }
 
-    fn tell(&self, recalls: bool) {
+    /// Has the background's thread come back where that makes it needed.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = locked(&self.state);
+        let changed = change(&mut state);
+        let recalls = state.is_away && state.needs_the_background();
+        drop(state);
         if recalls {
             self.changed.notify_one();
         }
+        changed
     }
 
     /// In the background's thread: lets others lead until it is needed; whether it ever is.
     pub(super) fn follow(&self) -> bool {
         let mut state = locked(&self.state);
         state.is_away = true;
-        state.recalls();
         loop {
             let led = state.led;
-            let is_left = |state: &mut State| !state.is_recalled && !state.is_over;
+            let is_left = |state: &mut State| !state.needs_the_background() && !state.is_over;
             let looked = self.changed.wait_timeout_while(state, LULL, is_left);
             state = looked.unwrap_or_else(PoisonError::into_inner).0;
             let is_quiet = state.led == led && !state.is_led;
             if !is_left(&mut state) || is_quiet {
-                (state.is_away, state.is_recalled) = (false, false);
+                state.is_away = false;
                 return !state.is_over;
             }
         }
@@ -138,19 +135,17 @@ impl Call<'_> {
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        let mut state = locked(&self.leadership.state);
-        state.calls -= 1;
-        state.led += u64::from(self.has_led.get());
-        state.is_led &= !self.leads;
-        let recalls = state.recalls();
-        drop(state);
-        self.leadership.tell(recalls);
+        self.leadership.change(|state| {
+            state.calls -= 1;
+            state.led += u64::from(self.has_led.get());
+            state.is_led &= !self.leads;
+        });
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        locked(&self.0.state).waits -= 1;
+        self.0.change(|state| state.waits -= 1);
     }
 }
 
@@ -167,7 +162,7 @@ mod tests {
     }
 
     fn is_recalled(leadership: &Leadership) -> bool {
-        locked(&leadership.state).is_recalled
+        locked(&leadership.state).needs_the_background()
     }
 
     #[test]
@@ -208,7 +203,8 @@ mod tests {
     #[test]
     fn whoever_is_not_free_does_not_lead_and_has_the_background_come_back() {
         let leadership = left();
-        assert!(!leadership.call(false).leads);
+        let call = leadership.call(false);
+        assert!(!call.leads);
         assert!(is_recalled(&leadership));
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use super::fork::Generational;
-use super::leader::{Leadership, Waiting};
+use super::leader::Leadership;
 use crate::error::{Error, Kind, Result};
 
 /// The background runtime's handle; starts its thread in this process if need be.
@@ -80,10 +80,14 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
     Ok(running()?.block_on(work))
 }
 
-/// This thread waits, until what is returned is dropped, for what the background's tasks bring it.
-pub(crate) fn waits() -> Option<Waiting<'static>> {
-    let Some(Ok(running)) = slot().get() else { return None };
-    Some(running.leadership.wait())
+/// Parks this thread, which waits for what the background's tasks bring it, for at most `limit`.
+pub(crate) fn park(limit: Option<Duration>) {
+    let running = slot().get().and_then(|running| running.as_ref().ok());
+    let _waiting = running.map(|running| running.leadership.wait());
+    match limit {
+        Some(limit) => std::thread::park_timeout(limit),
+        None => std::thread::park(),
+    }
 }
 
 /// Waits in this thread for `work`, which needs neither sockets nor timers, for at most `limit`. `None` when it is not
@@ -97,10 +101,7 @@ pub(crate) fn park_on<T>(work: impl Future<Output = T>, limit: Duration) -> Opti
         }
         match limit.saturating_sub(began.elapsed()) {
             Duration::ZERO => return None,
-            left => {
-                let _waits = waits();
-                std::thread::park_timeout(left);
-            }
+            left => park(Some(left)),
         }
     }
 }
