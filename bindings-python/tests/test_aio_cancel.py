@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import random
-from typing import Callable, List
+import threading
+import time
+from typing import Any, Callable, List
 
 import lockwright
 import lockwright.aio as aio
@@ -19,6 +22,34 @@ CANCELLATIONS = int(os.environ.get("LOCKWRIGHT_CANCELLATIONS", "500"))
 TASKS = 50
 SOON = 60
 """Seconds after which what should have happened at once did not."""
+STALL = 0.5
+"""Seconds without a beat that show a machine which stands still: after one second a lock that was handed on is another's."""
+
+
+class Pulse:
+    """Notices that the machine stands still, while it is entered."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.beat)
+
+    def beat(self) -> None:
+        last = time.monotonic()
+        is_over = False
+        while not is_over:
+            is_over = self.over.wait(0.01)
+            now = time.monotonic()
+            self.longest = max(self.longest, now - last)
+            last = now
+
+    def __enter__(self) -> Pulse:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.over.set()
+        self.thread.join()
 
 
 class Work:
@@ -85,10 +116,13 @@ class Work:
         finally:
             self.inside -= 1
 
-    async def everybody(self) -> None:
-        """Until every task had another turn."""
+    async def everybody(self, tasks: List["asyncio.Task[None]"]) -> None:
+        """Until every task had another turn. A task that failed has none: its error is raised."""
         before = list(self.turns)
         while any(now == then for now, then in zip(self.turns, before)):
+            for task in tasks:
+                if task.done():
+                    task.result()
             await asyncio.sleep(0.001)
 
     async def cancel(self, tasks: List["asyncio.Task[None]"], times: int) -> None:
@@ -96,6 +130,13 @@ class Work:
             for _ in range(self.random.randrange(4)):
                 await asyncio.sleep(self.random.choice((0, 0, 0.0005, 0.002)))
             self.random.choice(tasks).cancel()
+
+    async def end(self, tasks: List["asyncio.Task[None]"]) -> None:
+        """Whatever they await, and whatever came of them."""
+        self.over = True
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def test_cancelled_at_random(store_uri: str, run: Run, nothing_left: Callable[[], None]) -> None:
@@ -107,16 +148,32 @@ def test_cancelled_at_random(store_uri: str, run: Run, nothing_left: Callable[[]
             # A task that is cancelled before it begins never does.
             await asyncio.sleep(0)
             await work.cancel(tasks, cancellations)
-            # Nobody's wake-up was lost.
-            await asyncio.wait_for(work.everybody(), SOON)
-            work.over = True
-            await asyncio.wait_for(asyncio.gather(*tasks), SOON)
+            try:
+                # Nobody's wake-up was lost.
+                await asyncio.wait_for(work.everybody(tasks), SOON)
+                work.over = True
+                await asyncio.wait_for(asyncio.gather(*tasks), SOON)
+            finally:
+                await work.end(tasks)
             assert work.count == work.counted > 0
             assert await other.lock("x").acquire(timeout=SOON)
             await other.lock("x").release()
             seen = await mine.inspect("x")
             assert seen.holder is None and seen.waiters == 0
 
-    run(main(10))
+    def play(cancellations: int) -> None:
+        """Again where the machine stood still: what was lost then shows nothing."""
+        while True:
+            with Pulse() as pulse:
+                try:
+                    run(main(cancellations))
+                    return
+                except (lockwright.LockLost, AssertionError):
+                    if pulse.longest < STALL:
+                        raise
+            # The error and what it was raised in hold each other, and the event loop.
+            gc.collect()
+
+    play(10)
     nothing_left()
-    run(main(CANCELLATIONS))
+    play(CANCELLATIONS)

@@ -497,7 +497,8 @@ impl<F: Face> Acquisition<F> {
                 let effects = self.entry.release(&self.engine, &hold, &Arc::default());
                 self.engine.perform_in_background(&self.entry, effects);
                 let message = "the lock was granted, but its lease was over before this call could return: the process was stopped, or \
-                               its machine suspended, for longer than the ttl; acquire it again";
+                               its machine suspended, for longer than the ttl, or for a second when its holder handed it on; \
+                               acquire it again";
                 Error::new(Kind::Lost, "acquire", message)
             }
             Settled::Granted { hold, depth } => return Ok(self.guard(hold, depth)),
