@@ -1,8 +1,9 @@
 """A tree with many mutants in it, of which the environment's LOCKWRIGHT_MUTANT chooses one: built once, run for each.
 
 A guard in a function of Rust: the function's body becomes a `match` with the body as it is and, for each mutant, as that has
-it. A guard in a script of Lua's or in SQL: what is about to be sent has the file's text replaced. What lies elsewhere (a
-constant, a table, a function whose type its body decides) has to be built alone.
+it. A guard in a script of Lua's or in SQL: the body of a call that is about to be sent has the file's text replaced. What lies
+elsewhere (a constant, also one that is a statement by itself, a table, a function whose type its body decides) has to be built
+alone.
 """
 
 import collections
@@ -122,6 +123,12 @@ def module_in(file):
     return f"lockwright_machines::{MODULE}" if file.startswith(("core/", "bindings-wasm/")) else f"lockwright::{MODULE}"
 
 
+def is_constant(statement):
+    """Whether a file of SQL is sent as a constant of its folder's, and not as the body of a call."""
+    included = re.compile(rf'const \w+: &str = include_str!\("{re.escape(statement.name)}"\)')
+    return any(included.search(path.read_text()) for path in statement.parent.glob("*.rs"))
+
+
 def switched(tree, mutants):
     """Writes all mutants that can stand side by side into the tree, whose core lies in `core`. Returns the numbers, from
     1, of those that cannot."""
@@ -138,7 +145,7 @@ def switched(tree, mutants):
             text, others = switch_bodies(text, once, module_in(file))
             alone += others
             path.write_text(text)
-        elif file.endswith((".lua", ".sql")):
+        elif file.endswith((".lua", ".sql")) and not is_constant(path):
             arms += [
                 f"        {number} => ({literal(text)}, {literal(text.replace(m['find'], m['replace']))})," for number, m in once
             ]

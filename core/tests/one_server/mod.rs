@@ -40,6 +40,15 @@ pub fn is_taken_and_given_back(client: &Client, name: &str) {
     }
 }
 
+/// A lock that a client had for itself so far is not free for it while another has it.
+pub fn is_anothers_after_all(client: &Client, other: &Client, name: &str) {
+    is_taken_and_given_back(client, name);
+    let held = other.lock(name).acquire().unwrap();
+    assert!(client.lock(name).try_acquire().unwrap().is_none());
+    assert_eq!(held.release().unwrap(), ReleaseOutcome::Released);
+    is_taken_and_given_back(client, name);
+}
+
 /// A thousand tasks of two clients are served, one at a time, each under a token of its own.
 pub async fn serves_a_thousand_tasks(uri: &str, name: &str) {
     let mut clients = Vec::new();

@@ -21,7 +21,7 @@ use crate::stores::sql::config::Config;
 use crate::stores::sql::joined::Executor;
 use crate::stores::sql::session::Pinned;
 use crate::stores::sql::store::{self, SqlStore, silent};
-use crate::stores::sql::table::{Change, Exchanged, Failure, Listed, Range, Table, Window};
+use crate::stores::sql::table::{Change, Exchanged, Failure, Listed, Range, Table, Update, Window};
 use crate::stores::{BoxFuture, Sink, Store};
 use crate::time::StoreTime;
 
@@ -136,6 +136,12 @@ fn longest(config: &Config) -> Duration {
 impl Table for Arc<Database> {
     fn exchange<'a>(&'a self, changes: &'a [Change], window: Window) -> BoxFuture<'a, Result<Exchanged, Failure>> {
         Box::pin(Database::exchange(self, changes, window))
+    }
+
+    fn update<'a>(&'a self, update: Update<'a>, window: Window) -> BoxFuture<'a, Result<Option<StoreTime>, Failure>> {
+        Box::pin(
+            async move { statements::updated(self.ask(statements::update(update, window), window.patience).await?) },
+        )
     }
 
     fn page<'a>(

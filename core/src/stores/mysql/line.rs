@@ -27,8 +27,11 @@ pub(super) struct Line {
 /// What a statement comes to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// So many rows were changed.
-    Changed(u64),
+    /// So many rows were changed, and what `LAST_INSERT_ID` was given meanwhile.
+    Changed {
+        rows: u64,
+        number: u64,
+    },
     Rows(Vec<Values>),
 }
 
@@ -135,8 +138,8 @@ impl Line {
             let (_, packet) = read(&mut self.pipe).await?;
             let more = match wire::first(&packet)? {
                 First::Refused(said) => break Some(said),
-                First::Done { affected, more } => {
-                    all.push(Answer::Changed(affected));
+                First::Done { affected: rows, number, more } => {
+                    all.push(Answer::Changed { rows, number });
                     more
                 }
                 First::Columns(columns) => match self.rows(columns).await? {

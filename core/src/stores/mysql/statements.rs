@@ -20,7 +20,7 @@ use super::wire::{Values, garbled};
 use crate::error::{Error, Kind};
 use crate::protocol::{Arg, InboxId, Reply, Request};
 use crate::stores::sql::records::unique;
-use crate::stores::sql::table::{Change, Exchanged, Expected, Failure, Listed, Range, Row, Seen, Window};
+use crate::stores::sql::table::{Change, Exchanged, Expected, Failure, Listed, Range, Row, Seen, Update, Window};
 use crate::time::StoreTime;
 
 /// A value in a statement.
@@ -178,20 +178,15 @@ pub(super) fn said(answers: Answers) -> String {
 /// Several changes are kept or not together, so that the database keeps them at once.
 pub(super) fn exchange(changes: &[Change], window: Window) -> crate::Result<String> {
     let mut all = String::new();
-    let (from, until) = (window.from.0, window.until.0);
     let together = is_together(changes);
     if together {
         put(&mut all, "START TRANSACTION", &[]);
     }
     for change in changes {
-        let Some(Row { version, written: Written { kind, record } }) = &change.write else { continue };
-        let [version, from, until] = [*version, from, until].map(Value::Number);
-        let (name, kind, record) = (Value::Bytes(&change.key), Value::Text(kind), Value::Text(record));
+        let Some(row) = &change.write else { continue };
         match change.expected {
-            Expected::Version(known) => {
-                put(&mut all, UPDATE, &[version, kind, record, name, Value::Number(known), from, until]);
-            }
-            _ => put(&mut all, INSERT, &[name, version, kind, record, from, until, Value::Bytes(&change.key)]),
+            Expected::Version(expected) => put_update(&mut all, Update { key: &change.key, expected, row }, window),
+            _ => put_insert(&mut all, &change.key, row, window),
         }
         if !change.pushes.is_empty() {
             put(&mut all, "SET @written = ROW_COUNT()", &[]);
@@ -207,6 +202,40 @@ pub(super) fn exchange(changes: &[Change], window: Window) -> crate::Result<Stri
     let names: Vec<&str> = changes.iter().map(|change| &*change.key).collect();
     put(&mut all, READ, &[Value::Numbers(&written), Value::AllBytes(&names)]);
     Ok(all)
+}
+
+/// A row's version, kind and record, and when it may be written.
+fn values(row: &Row, window: Window) -> ([Value<'_>; 3], [Value<'static>; 2]) {
+    let Row { version, written: Written { kind, record } } = row;
+    let row = [Value::Number(*version), Value::Text(kind), Value::Text(record)];
+    (row, [window.from, window.until].map(|time| Value::Number(time.0)))
+}
+
+fn put_update(into: &mut String, Update { key, expected, row }: Update<'_>, window: Window) {
+    let ([version, kind, record], [from, until]) = values(row, window);
+    put(into, UPDATE, &[version, kind, record, Value::Bytes(key), Value::Number(expected), from, until]);
+}
+
+fn put_insert(into: &mut String, key: &str, row: &Row, window: Window) {
+    let ([version, kind, record], [from, until]) = values(row, window);
+    put(into, INSERT, &[Value::Bytes(key), version, kind, record, from, until, Value::Bytes(key)]);
+}
+
+/// See [`Table::update`](crate::stores::sql::table::Table::update).
+pub(super) fn update(update: Update<'_>, window: Window) -> String {
+    let mut all = String::new();
+    put_update(&mut all, update, window);
+    all
+}
+
+/// When the row was written, if it was.
+pub(super) fn updated(answers: Answers) -> Result<Option<StoreTime>, Failure> {
+    refused(&answers)?;
+    match answers.all[..] {
+        [Answer::Changed { rows: 0, .. }] => Ok(None),
+        [Answer::Changed { number, .. }] if number > 0 => Ok(Some(StoreTime(number.cast_signed()))),
+        _ => Err(Failure::Unknown(garbled())),
+    }
 }
 
 /// How many statements write a change and tell of it.
@@ -255,7 +284,7 @@ pub(super) fn exchanged(changes: &[Change], window: Window, answers: Answers) ->
     for change in changes {
         let (own, others) = of_changes.split_at_checked(statements_of(change)).ok_or_else(garbled)?;
         of_changes = others;
-        if own.first() == Some(&Answer::Changed(1)) {
+        if matches!(own.first(), Some(Answer::Changed { rows: 1, .. })) {
             seen.push(Seen::Done);
             continue;
         }
@@ -318,7 +347,7 @@ pub(super) fn executed(requests: &[Request], answers: Answers) -> Result<Vec<Rep
 
 fn rows_told(answer: Answer) -> Option<Reply> {
     match answer {
-        Answer::Changed(_) => None,
+        Answer::Changed { .. } => None,
         Answer::Rows(rows) => {
             Some(Reply::List(rows.into_iter().flatten().map(|value| value.map_or(Reply::Nil, Reply::Text)).collect()))
         }

@@ -250,6 +250,8 @@ pub(super) fn query(statements: &str) -> Vec<u8> {
 pub(super) enum First {
     Done {
         affected: u64,
+        /// What it gave `LAST_INSERT_ID`, if anything.
+        number: u64,
         more: bool,
     },
     /// So many columns, each told of by a packet, and one packet more.
@@ -264,9 +266,10 @@ pub(super) fn first(packet: &[u8]) -> Result<First> {
     match packet.first() {
         Some(0) => {
             from.byte()?;
-            let (affected, _) = (from.counted()?.ok_or_else(garbled)?, from.counted()?);
+            let mut count = || from.counted()?.ok_or_else(garbled);
+            let (affected, number) = (count()?, count()?);
             let status = from.number(2)?;
-            Ok(First::Done { affected, more: status & u64::from(MORE) != 0 })
+            Ok(First::Done { affected, number, more: status & u64::from(MORE) != 0 })
         }
         Some(0xFF) => refusal(packet).map(First::Refused),
         // NULL columns would be a file of ours that it wants.
@@ -379,7 +382,9 @@ mod tests {
 
     #[test]
     fn answers_are_read_and_nothing_else() {
-        assert_eq!(first(b"\0\x01\0\x0a\0\0\0").unwrap(), First::Done { affected: 1, more: true });
+        assert_eq!(first(b"\0\x01\0\x0a\0\0\0").unwrap(), First::Done { affected: 1, number: 0, more: true });
+        let done = first(b"\0\x01\xfe\x01\x02\0\0\0\0\0\0\x02\0\0\0").unwrap();
+        assert_eq!(done, First::Done { affected: 1, number: 0x0201, more: false });
         assert_eq!(first(b"\x05").unwrap(), First::Columns(5));
         assert_eq!(
             first(b"\xff\xbd\x04#40001Deadlock found").unwrap(),

@@ -23,7 +23,7 @@ use crate::stores::sql::config::Config;
 use crate::stores::sql::joined::Executor;
 use crate::stores::sql::session::Pinned;
 use crate::stores::sql::store::{SqlStore, silent};
-use crate::stores::sql::table::{Change, Exchanged, Failure, Listed, Range, Table, Window};
+use crate::stores::sql::table::{Change, Exchanged, Failure, Listed, Range, Table, Update, Window};
 use crate::stores::{BoxFuture, Sink, Store, Subscription, sql};
 use crate::time::StoreTime;
 
@@ -127,6 +127,11 @@ impl Database {
 impl Table for Arc<Database> {
     fn exchange<'a>(&'a self, changes: &'a [Change], window: Window) -> BoxFuture<'a, Result<Exchanged, Failure>> {
         let asks = async move |line: &Line| statements::exchange(&line.client, line.kept.get(), changes, window).await;
+        Box::pin(self.over_the_line(window.patience, asks))
+    }
+
+    fn update<'a>(&'a self, update: Update<'a>, window: Window) -> BoxFuture<'a, Result<Option<StoreTime>, Failure>> {
+        let asks = async move |line: &Line| statements::update(&line.client, line.kept.get(), update, window).await;
         Box::pin(self.over_the_line(window.patience, asks))
     }
 

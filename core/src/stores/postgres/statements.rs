@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_machines::stores::postgres::layouts::examination::EXAMINATION;
-use lockwright_machines::stores::postgres::layouts::native::{CHANGE, EXCHANGE, PAGE, REMOVE, SCHEMA};
+use lockwright_machines::stores::postgres::layouts::native::{EXCHANGE, PAGE, REMOVE, SCHEMA, UPDATE};
 use lockwright_machines::written::Written;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row as Answer, Statement};
 
 use super::failure;
 use crate::protocol::{Arg, InboxId, Reply, Request};
-use crate::stores::sql::table::{Change, Exchanged, Expected, Listed, Range, Row, Seen, Window};
+use crate::stores::sql::table::{Change, Exchanged, Listed, Range, Row, Seen, Update, Window};
 use crate::time::StoreTime;
 
 type Result<T> = std::result::Result<T, tokio_postgres::Error>;
@@ -29,7 +29,7 @@ const EXCHANGE_TYPES: [Type; 10] = [
     Type::TEXT_ARRAY,
 ];
 
-const CHANGE_TYPES: [Type; 7] = [Type::TEXT, Type::INT8, Type::INT8, Type::TEXT, Type::TEXT, Type::INT8, Type::INT8];
+const UPDATE_TYPES: [Type; 7] = [Type::TEXT, Type::INT8, Type::INT8, Type::TEXT, Type::TEXT, Type::INT8, Type::INT8];
 
 /// The channel of notifications of an inbox.
 pub(super) fn channel(inbox: InboxId) -> String {
@@ -60,13 +60,13 @@ pub(super) async fn settle(client: &Client, port: Option<u16>, response_timeout:
 /// The statements for exchanges as the server keeps them for a connection.
 pub(super) struct Kept {
     exchange: Statement,
-    change: Statement,
+    update: Statement,
 }
 
 /// Has the server keep them for this one.
 pub(super) async fn prepare(client: &Client) -> Result<Kept> {
     let exchange = client.prepare_typed(EXCHANGE, &EXCHANGE_TYPES).await?;
-    Ok(Kept { exchange, change: client.prepare_typed(CHANGE, &CHANGE_TYPES).await? })
+    Ok(Kept { exchange, update: client.prepare_typed(UPDATE, &UPDATE_TYPES).await? })
 }
 
 /// Has whoever listens at `inbox` told `text`.
@@ -174,16 +174,6 @@ pub(super) async fn exchange(
     changes: &[Change],
     window: Window,
 ) -> Result<Exchanged> {
-    if let [Change { key, expected: Expected::Version(expected), write: Some(row), pushes }] = changes
-        && pushes.is_empty()
-    {
-        let Row { version, written } = row;
-        let (key, kind, record, from, until) =
-            (&**key, &*written.kind, &*written.record, window.from.0, window.until.0);
-        let given: [&(dyn ToSql + Sync); 7] = [&key, expected, version, &kind, &record, &from, &until];
-        let rows = perform(client, kept.map(|kept| &kept.change), (CHANGE, &CHANGE_TYPES), &given).await?;
-        return read_exchange(changes, &rows);
-    }
     let keys: Vec<&str> = changes.iter().map(|change| &*change.key).collect();
     let expected: Vec<i64> = changes.iter().map(|change| change.expected.number()).collect();
     let written = |what: fn(&Row) -> &str| changes.iter().map(move |change| change.write.as_ref().map(what));
@@ -199,6 +189,19 @@ pub(super) async fn exchange(
         [&keys, &expected, &versions, &kinds, &records, &from, &until, &of, &channels, &messages];
     let rows = perform(client, kept.map(|kept| &kept.exchange), (EXCHANGE, &EXCHANGE_TYPES), &given).await?;
     read_exchange(changes, &rows)
+}
+
+/// See [`Table::update`](crate::stores::sql::table::Table::update).
+pub(super) async fn update(
+    client: &Client,
+    kept: Option<&Kept>,
+    Update { key, expected, row: Row { version, written } }: Update<'_>,
+    window: Window,
+) -> Result<Option<StoreTime>> {
+    let (key, kind, record, from, until) = (&**key, &*written.kind, &*written.record, window.from.0, window.until.0);
+    let given: [&(dyn ToSql + Sync); 7] = [&key, &expected, version, &kind, &record, &from, &until];
+    let rows = perform(client, kept.map(|kept| &kept.update), (UPDATE, &UPDATE_TYPES), &given).await?;
+    rows.first().map(|row| row.try_get(0).map(StoreTime)).transpose()
 }
 
 /// The statement that the server keeps, or else its text.

@@ -9,25 +9,53 @@ use super::table::Row;
 /// So many rows are kept at least, and twice as many at most.
 const ROOM: usize = 2048;
 
-/// See the [module](self). `None` is a row that was not there.
+/// A row is taken for ours alone once this client wrote it so often without finding that somebody else had: of a row
+/// that several use, it mostly has an old idea.
+const OURS: u32 = 4;
+
+/// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    young: HashMap<Arc<str>, Option<Row>>,
-    old: HashMap<Arc<str>, Option<Row>>,
+    young: HashMap<Arc<str>, Entry>,
+    old: HashMap<Arc<str>, Entry>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// `None` where it was not there, or nothing is known of it.
+    pub(super) row: Option<Row>,
+    /// How often this client wrote it since it read it.
+    writes: u32,
+}
+
+impl Entry {
+    pub(super) fn is_ours(&self) -> bool {
+        self.writes >= OURS
+    }
 }
 
 impl Known {
     /// What was known of the row last.
-    pub(super) fn get(&self, key: &str) -> Option<Option<Row>> {
-        self.young.get(key).or_else(|| self.old.get(key)).cloned()
+    pub(super) fn get(&self, key: &str) -> Entry {
+        self.young.get(key).or_else(|| self.old.get(key)).cloned().unwrap_or_default()
     }
 
-    /// The row is this one now.
-    pub(super) fn learn(&mut self, key: Arc<str>, row: Option<Row>) {
+    /// The row was read, and is this one.
+    pub(super) fn read(&mut self, key: Arc<str>, row: Option<Row>) {
+        self.put(key, Entry { row, writes: 0 });
+    }
+
+    /// This client wrote the row as this one.
+    pub(super) fn wrote(&mut self, key: Arc<str>, row: Row) {
+        let writes = self.get(&key).writes.saturating_add(1);
+        self.put(key, Entry { row: Some(row), writes });
+    }
+
+    fn put(&mut self, key: Arc<str>, entry: Entry) {
         if self.young.len() >= ROOM {
             self.old = mem::take(&mut self.young);
         }
-        self.young.insert(key, row);
+        self.young.insert(key, entry);
     }
 
     /// Nothing is known of the row any more.
@@ -39,18 +67,41 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
+    use lockwright_machines::written::Written;
+
     use super::*;
+
+    fn row(version: i64) -> Row {
+        let written = Written { kind: "lock".into(), record: "{}".into() };
+        Row { version, written }
+    }
 
     #[test]
     fn what_was_used_last_is_known_and_the_rest_is_bounded() {
         let mut known = Known::default();
         for n in 0..10 * ROOM {
-            known.learn(format!("{n}").into(), None);
+            known.read(format!("{n}").into(), Some(row(1)));
             assert!(known.young.len() + known.old.len() <= 2 * ROOM);
         }
-        assert_eq!(known.get(&format!("{}", 10 * ROOM - 1)), Some(None));
-        assert_eq!(known.get("0"), None);
-        known.forget(&format!("{}", 10 * ROOM - 1));
-        assert_eq!(known.get(&format!("{}", 10 * ROOM - 1)), None);
+        let last = format!("{}", 10 * ROOM - 1);
+        assert_eq!(known.get(&last).row, Some(row(1)));
+        assert_eq!(known.get("0"), Entry::default());
+        known.forget(&last);
+        assert_eq!(known.get(&last), Entry::default());
+    }
+
+    #[test]
+    fn a_row_is_ours_until_somebody_else_wrote_it_or_nothing_is_known_of_it() {
+        let writes = |known: &mut Known, times| (0..times).for_each(|n| known.wrote("x".into(), row(n.into())));
+        let mut known = Known::default();
+        writes(&mut known, OURS - 1);
+        assert!(!known.get("x").is_ours());
+        writes(&mut known, 1);
+        assert!(known.get("x").is_ours() && !known.get("y").is_ours());
+        known.read("x".into(), Some(row(1)));
+        assert!(!known.get("x").is_ours());
+        writes(&mut known, OURS);
+        known.forget("x");
+        assert!(!known.get("x").is_ours());
     }
 }

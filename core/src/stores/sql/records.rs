@@ -54,6 +54,8 @@ struct Part<'a> {
     /// where nothing is known: a wrong one is answered by the row.
     row: Option<Row>,
     is_fresh: bool,
+    /// Nobody else seems to use it.
+    is_ours: bool,
 }
 
 /// What was worked out for a part.
@@ -162,7 +164,8 @@ impl<T: Table> Records<T> {
         // The database's clock as it certainly stands by now.
         let until = moment.map_or(from, |_| self.clock.at(asked).max(from)).after(patience);
         let window = Window { from, until, patience };
-        let exchanged = self.table.exchange(&changes, window).await;
+        let is_ours = left.iter().all(|part| part.is_ours);
+        let exchanged = self.exchange(&changes, window, is_ours).await;
         let Exchanged { seen, now } = match exchanged {
             Ok(exchanged) => exchanged,
             Err(failure) => {
@@ -181,20 +184,33 @@ impl<T: Table> Records<T> {
             match (seen, computed) {
                 (Seen::Done, Some(computed)) => {
                     if let Some(row) = change.write {
-                        known.learn(part.key.clone(), Some(row));
+                        known.wrote(part.key.clone(), row);
                         self.writes.fetch_add(1, Ordering::Relaxed);
                     }
                     done.extend(part.places.into_iter().zip(computed.replies));
                 }
                 (Seen::Done, None) => parts.push(part),
                 (Seen::Other(row), _) => {
-                    known.learn(part.key.clone(), row.clone());
-                    (part.row, part.is_fresh) = (row, true);
+                    known.read(part.key.clone(), row.clone());
+                    (part.row, part.is_fresh, part.is_ours) = (row, true, false);
                     parts.push(part);
                 }
             }
         }
         Ok(Round { done, moment: Moment { at: now, asked }, as_of })
+    }
+
+    /// A row that `is_ours` is written without being read: only where it was not as expected after all is it asked for
+    /// what it is.
+    async fn exchange(&self, changes: &[Change], window: Window, is_ours: bool) -> Result<Exchanged, Failure> {
+        if let [change] = changes
+            && is_ours
+            && let Some(update) = change.as_update()
+            && let Some(now) = self.table.update(update, window).await?
+        {
+            return Ok(Exchanged { seen: vec![Seen::Done], now });
+        }
+        self.table.exchange(changes, window).await
     }
 
     fn parts<'a>(&self, requests: &'a [Request]) -> Vec<Part<'a>> {
@@ -206,8 +222,15 @@ impl<T: Table> Records<T> {
             match parts.get_mut(at) {
                 Some(part) => part.places.push(place),
                 None => {
-                    let row = known.get(&request.key).flatten();
-                    parts.push(Part { key: &request.key, places: vec![place], row, is_fresh: false });
+                    let entry = known.get(&request.key);
+                    let is_ours = entry.is_ours();
+                    parts.push(Part {
+                        key: &request.key,
+                        places: vec![place],
+                        row: entry.row,
+                        is_fresh: false,
+                        is_ours,
+                    });
                 }
             }
         }
@@ -323,7 +346,7 @@ mod tests {
     use super::*;
     use crate::protocol::{Arg, AttemptId, InboxId};
     use crate::stores::BoxFuture;
-    use crate::stores::sql::table::Listed;
+    use crate::stores::sql::table::{Listed, Update};
 
     const TTL: i64 = 10_000_000;
 
@@ -335,6 +358,8 @@ mod tests {
         /// How far its clock is ahead of ours, in microseconds.
         ahead: std::sync::atomic::AtomicI64,
         asked: AtomicU64,
+        /// How often without being told of the row.
+        updated: AtomicU64,
     }
 
     impl Played {
@@ -365,6 +390,18 @@ mod tests {
     impl Table for Arc<Played> {
         fn exchange<'a>(&'a self, changes: &'a [Change], window: Window) -> BoxFuture<'a, Result<Exchanged, Failure>> {
             Box::pin(ready(self.play(changes, window)))
+        }
+
+        fn update<'a>(
+            &'a self,
+            Update { key, expected, row }: Update<'a>,
+            window: Window,
+        ) -> BoxFuture<'a, Result<Option<StoreTime>, Failure>> {
+            self.updated.fetch_add(1, Ordering::Relaxed);
+            let expected = Expected::Version(expected);
+            let change = Change { key: key.clone(), expected, write: Some(row.clone()), pushes: Vec::new() };
+            let told = self.play(&[change], window);
+            Box::pin(ready(told.map(|told| matches!(told.seen[..], [Seen::Done]).then_some(told.now))))
         }
 
         fn page<'a>(
@@ -437,6 +474,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_row_that_nobody_else_uses_is_not_read_and_is_once_somebody_does() {
+        let table = Arc::new(Played::default());
+        let (first, second) = (client(&table), client(&table));
+        let counts = || [&table.asked, &table.updated].map(|count| count.swap(0, Ordering::Relaxed));
+        for _ in 0..4 {
+            ask(&first, acquire(1)).await.0.unwrap();
+            ask(&first, release(1)).await;
+        }
+        counts();
+        ask(&first, acquire(1)).await.0.unwrap();
+        assert_eq!(counts(), [1, 1]);
+        assert_eq!(ask(&second, acquire(2)).await.0, None);
+        ask(&first, release(1)).await;
+        ask(&second, acquire(2)).await.0.unwrap();
+        counts();
+        assert_eq!(ask(&first, acquire(1)).await.0, None);
+        assert_eq!(counts(), [2, 1], "its idea of the row was old");
+        ask(&second, release(2)).await;
+        counts();
+        ask(&first, acquire(1)).await.0.unwrap();
+        ask(&first, release(1)).await;
+        assert_eq!(counts()[1], 0, "somebody else uses it");
+    }
+
+    #[tokio::test]
     async fn what_the_database_undid_is_asked_again_and_not_shown() {
         let table = Arc::new(Played::default());
         locked(&table.failures).extend([Failure::Again, Failure::Again, Failure::Again]);
@@ -453,7 +515,7 @@ mod tests {
         let answered = client.perform(&[release(1)], clock::now().after(Duration::from_secs(5))).await;
         let Outcome::Unknown { void_after, .. } = answered.outcome else { panic!("{answered:?}") };
         assert!(void_after.since(clock::now()) > Duration::from_millis(1900));
-        assert!(locked(&client.known).get("k").is_none());
+        assert_eq!(locked(&client.known).get("k"), Default::default());
     }
 
     #[tokio::test]

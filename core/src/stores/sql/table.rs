@@ -29,6 +29,24 @@ pub(crate) struct Change {
     pub(crate) pushes: Vec<(InboxId, String)>,
 }
 
+impl Change {
+    /// As the writing of a row that is there, where nobody is told of it.
+    pub(crate) fn as_update(&self) -> Option<Update<'_>> {
+        let (Expected::Version(expected), Some(row), []) = (self.expected, &self.write, &*self.pushes) else {
+            return None;
+        };
+        Some(Update { key: &self.key, expected, row })
+    }
+}
+
+/// The row of a version, and what is to be written in its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Update<'a> {
+    pub(crate) key: &'a Arc<str>,
+    pub(crate) expected: i64,
+    pub(crate) row: &'a Row,
+}
+
 /// What is thought to lie there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
@@ -94,6 +112,9 @@ pub(crate) type Listed = (Arc<str>, Row);
 pub(crate) trait Table: Send + Sync + std::fmt::Debug + 'static {
     /// Writes the rows that are as expected, each by itself, and tells of those that are not.
     fn exchange<'a>(&'a self, changes: &'a [Change], window: Window) -> BoxFuture<'a, Result<Exchanged, Failure>>;
+
+    /// Writes the row if it is as expected, and says when; nothing of one that is not, or where it is not the time.
+    fn update<'a>(&'a self, update: Update<'a>, window: Window) -> BoxFuture<'a, Result<Option<StoreTime>, Failure>>;
 
     /// At most `count` rows whose keys follow `after` and lie between `from` and `to`, by their keys, and the time.
     fn page<'a>(

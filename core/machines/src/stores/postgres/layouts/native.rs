@@ -10,8 +10,8 @@ use crate::stores::sql;
 pub const SCHEMA: &str = include_str!("schema.sql");
 /// Writes rows that are as expected.
 pub const EXCHANGE: &str = include_str!("exchange.sql");
-/// The same for one row that is to be written and should be there, of which nobody is told: what most writes are.
-pub const CHANGE: &str = include_str!("change.sql");
+/// Writes one row that is as expected.
+pub const UPDATE: &str = include_str!("update.sql");
 /// Reads rows in the order of their keys.
 pub const PAGE: &str = include_str!("page.sql");
 /// Removes rows that nobody wrote since.
