@@ -29,6 +29,16 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// The row was read, and is this one.
+    pub(super) fn read(row: Option<Row>) -> Self {
+        Entry { row, writes: 0 }
+    }
+
+    /// This client wrote the row in its place.
+    pub(super) fn written(&self, row: Row) -> Self {
+        Entry { row: Some(row), writes: self.writes.saturating_add(1) }
+    }
+
     pub(super) fn is_ours(&self) -> bool {
         self.writes >= OURS
     }
@@ -40,18 +50,8 @@ impl Known {
         self.young.get(key).or_else(|| self.old.get(key)).cloned().unwrap_or_default()
     }
 
-    /// The row was read, and is this one.
-    pub(super) fn read(&mut self, key: Arc<str>, row: Option<Row>) {
-        self.put(key, Entry { row, writes: 0 });
-    }
-
-    /// This client wrote the row as this one.
-    pub(super) fn wrote(&mut self, key: Arc<str>, row: Row) {
-        let writes = self.get(&key).writes.saturating_add(1);
-        self.put(key, Entry { row: Some(row), writes });
-    }
-
-    fn put(&mut self, key: Arc<str>, entry: Entry) {
+    /// This is what is known of the row now.
+    pub(super) fn learn(&mut self, key: Arc<str>, entry: Entry) {
         if self.young.len() >= ROOM {
             self.old = mem::take(&mut self.young);
         }
@@ -80,7 +80,7 @@ mod tests {
     fn what_was_used_last_is_known_and_the_rest_is_bounded() {
         let mut known = Known::default();
         for n in 0..10 * ROOM {
-            known.read(format!("{n}").into(), Some(row(1)));
+            known.learn(format!("{n}").into(), Entry::read(Some(row(1))));
             assert!(known.young.len() + known.old.len() <= 2 * ROOM);
         }
         let last = format!("{}", 10 * ROOM - 1);
@@ -92,15 +92,15 @@ mod tests {
 
     #[test]
     fn a_row_is_ours_until_somebody_else_wrote_it_or_nothing_is_known_of_it() {
-        let writes = |known: &mut Known, times| (0..times).for_each(|n| known.wrote("x".into(), row(n.into())));
         let mut known = Known::default();
-        writes(&mut known, OURS - 1);
+        let write = |known: &mut Known| known.learn("x".into(), known.get("x").written(row(1)));
+        (1..OURS).for_each(|_| write(&mut known));
         assert!(!known.get("x").is_ours());
-        writes(&mut known, 1);
+        write(&mut known);
         assert!(known.get("x").is_ours() && !known.get("y").is_ours());
-        known.read("x".into(), Some(row(1)));
+        known.learn("x".into(), Entry::read(Some(row(1))));
         assert!(!known.get("x").is_ours());
-        writes(&mut known, OURS);
+        (0..OURS).for_each(|_| write(&mut known));
         known.forget("x");
         assert!(!known.get("x").is_ours());
     }

@@ -12,7 +12,7 @@ use lockwright_machines::written::{Computed, compute, is_idle, is_over};
 use tokio::sync::MutexGuard;
 use tokio::time::timeout;
 
-use super::known::Known;
+use super::known::{Entry, Known};
 use super::patience::{DRIFT_DIVISOR, Patience};
 use super::store::silent;
 use super::table::{Change, Exchanged, Expected, Failure, Range, Row, Seen, Table, Window};
@@ -52,10 +52,8 @@ struct Part<'a> {
     places: Vec<usize>,
     /// The row, as this client knew it once, or as the database told it just now. No row is as good a guess as any
     /// where nothing is known: a wrong one is answered by the row.
-    row: Option<Row>,
+    known: Entry,
     is_fresh: bool,
-    /// Nobody else seems to use it.
-    is_ours: bool,
 }
 
 /// What was worked out for a part.
@@ -164,7 +162,7 @@ impl<T: Table> Records<T> {
         // The database's clock as it certainly stands by now.
         let until = moment.map_or(from, |_| self.clock.at(asked).max(from)).after(patience);
         let window = Window { from, until, patience };
-        let is_ours = left.iter().all(|part| part.is_ours);
+        let is_ours = left.iter().all(|part| part.known.is_ours());
         let exchanged = self.exchange(&changes, window, is_ours).await;
         let Exchanged { seen, now } = match exchanged {
             Ok(exchanged) => exchanged,
@@ -184,15 +182,15 @@ impl<T: Table> Records<T> {
             match (seen, computed) {
                 (Seen::Done, Some(computed)) => {
                     if let Some(row) = change.write {
-                        known.wrote(part.key.clone(), row);
+                        known.learn(part.key.clone(), part.known.written(row));
                         self.writes.fetch_add(1, Ordering::Relaxed);
                     }
                     done.extend(part.places.into_iter().zip(computed.replies));
                 }
                 (Seen::Done, None) => parts.push(part),
                 (Seen::Other(row), _) => {
-                    known.read(part.key.clone(), row.clone());
-                    (part.row, part.is_fresh, part.is_ours) = (row, true, false);
+                    (part.known, part.is_fresh) = (Entry::read(row), true);
+                    known.learn(part.key.clone(), part.known.clone());
                     parts.push(part);
                 }
             }
@@ -222,15 +220,8 @@ impl<T: Table> Records<T> {
             match parts.get_mut(at) {
                 Some(part) => part.places.push(place),
                 None => {
-                    let entry = known.get(&request.key);
-                    let is_ours = entry.is_ours();
-                    parts.push(Part {
-                        key: &request.key,
-                        places: vec![place],
-                        row: entry.row,
-                        is_fresh: false,
-                        is_ours,
-                    });
+                    let known = known.get(&request.key);
+                    parts.push(Part { key: &request.key, places: vec![place], known, is_fresh: false });
                 }
             }
         }
@@ -307,8 +298,8 @@ impl Part<'_> {
             return Ok(Step { change: change(Expected::Unknown, None, Vec::new()), computed: None });
         }
         let mine = self.places.iter().filter_map(|place| requests.get(*place));
-        let computed = compute(self.row.as_ref().map(|row| &row.written), mine, now, &|_| true);
-        let expected = self.row.as_ref().map_or(Expected::Nothing, |row| Expected::Version(row.version));
+        let computed = compute(self.known.row.as_ref().map(|row| &row.written), mine, now, &|_| true);
+        let expected = self.known.row.as_ref().map_or(Expected::Nothing, |row| Expected::Version(row.version));
         let Some(written) = computed.kept.clone() else {
             return Ok(Step { change: change(expected, None, Vec::new()), computed: Some(computed) });
         };
