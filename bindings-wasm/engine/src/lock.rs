@@ -237,7 +237,7 @@ impl Engine {
         }
         self.drop_hold(now, lock, &hold);
         let message = "the lock was granted, but its lease was over before this call could return: the instance did not run for \
-                       longer than the ttl; acquire it again";
+                       longer than the ttl, or for a second when its holder handed it on; acquire it again";
         let error = Error::new(Kind::Lost, "acquire", message);
         Err(error.on_lock(spot.name.clone()).on_store(self.config().address.clone()))
     }

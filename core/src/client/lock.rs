@@ -570,7 +570,7 @@ impl Lock {
     /// `timeout` when others held it all the time, and who they are; `unavailable` when the store did not answer within
     /// the time limit, or for `store_timeout`; `deadlock` where an [owner](Self::for_owner) would wait for itself
     /// without end; `auth`, `foreign_layout` and `protocol` from the store; `lost` when this process was stopped just
-    /// then for longer than the ttl; `closed`.
+    /// then for longer than the ttl, or for a second when its holder handed the lock on; `closed`.
     pub async fn acquire(&self) -> Result<Guard> {
         self.acquire_within(self.wish.options.timeout).await
     }
