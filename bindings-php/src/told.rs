@@ -15,7 +15,7 @@ use ext_php_rs::exception::PhpResult;
 use ext_php_rs::ffi;
 use ext_php_rs::types::Zval;
 use ext_php_rs::zend::ExecutorGlobals;
-use lockwright::binding::{Broker, Generational, Held, locked};
+use lockwright::binding::{Broker, Generational, Held, keep_signals_out, locked};
 
 use crate::log;
 use crate::login;
@@ -51,6 +51,7 @@ static BEFORE: OnceLock<Option<Interrupt>> = OnceLock::new();
 
 /// PHP's MINIT. Nothing is begun: it is a function that PHP may call.
 pub(crate) fn register() {
+    keep_signals_out();
     let globals = ExecutorGlobals::get();
     FLAG.store((&raw const globals.vm_interrupt).cast::<AtomicBool>().cast_mut(), Ordering::Release);
     drop(globals);

@@ -118,7 +118,10 @@ final class RequestTest extends TestCase
             $guard = $client->lock("x", ttl: 60)->acquire();
             pcntl_async_signals(true);
             pcntl_signal(SIGTERM, fn () => exit(7));
-            pcntl_signal(SIGALRM, fn () => posix_kill(getmypid(), SIGTERM));
+            pcntl_signal(SIGALRM, function () {
+                posix_kill(getmypid(), SIGTERM);
+                usleep(100_000); // long enough for another thread to take that signal, if one does
+            });
             pcntl_alarm(1);
             $client->lock("x")->acquire(timeout: 20);');
         $this->assertSame(7, $status, $out);

@@ -43,6 +43,7 @@ pub use record::{Record, Value};
 
 pub use crate::platform::fork::Generational;
 pub use crate::platform::mutex::locked;
+pub use crate::platform::thread::keep_signals_out;
 
 use crate::error::{Error, Kind};
 

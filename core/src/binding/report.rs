@@ -8,6 +8,7 @@ use crate::error::{Error, Kind, Result};
 pub use crate::events::backlog::Backlog;
 use crate::events::{self, Event, Events, Level};
 use crate::metrics::Histogram;
+use crate::platform::thread;
 
 /// Has a thread of its own tell the library's events of `level` and above, one after the other; at most `capacity` wait
 /// for it. See [`events::collect`].
@@ -30,7 +31,7 @@ pub fn tell(
         let message = "the thread for events could not be started; raise the limit of threads";
         Error::new(Kind::Internal, "connect", message).caused_by(error)
     };
-    std::thread::Builder::new().name("lockwright-log".into()).spawn(serve).map_err(refused)?;
+    thread::spawn("lockwright-log", serve).map_err(refused)?;
     Ok(events)
 }
 

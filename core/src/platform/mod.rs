@@ -20,6 +20,7 @@ pub(crate) mod runtime;
 pub(crate) mod socket;
 #[cfg(any(feature = "memcached", feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 pub(crate) mod stream;
+pub(crate) mod thread;
 pub(crate) mod timer;
 
 #[cfg(not(unix))]

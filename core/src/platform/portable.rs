@@ -26,5 +26,13 @@ pub(crate) fn register<T>(_: &T) -> Registered {
     Registered
 }
 
+/// There are no signals.
+#[derive(Debug)]
+pub(crate) struct SignalsBlocked;
+
+pub(crate) fn block_signals() -> SignalsBlocked {
+    SignalsBlocked
+}
+
 /// Nothing is to be done.
 pub(super) fn watch_forks() {}

@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use super::fork::Generational;
 use super::leader::Leadership;
+use super::thread;
 use crate::error::{Error, Kind, Result};
 
 /// The background runtime's handle; starts its thread in this process if need be.
@@ -124,14 +125,16 @@ const KEPT: Duration = Duration::from_secs(1);
 
 impl Running {
     fn start() -> std::io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_io().enable_time().thread_keep_alive(KEPT).build()?;
+        let mut builder = Builder::new_current_thread();
+        builder.enable_io().enable_time().thread_keep_alive(KEPT).on_thread_start(thread::started);
+        let runtime = builder.build()?;
         let (runtime, leadership) = (Arc::new(runtime), Arc::new(Leadership::default()));
         let running = Running {
             handle: runtime.handle().clone(),
             runtime: Arc::downgrade(&runtime),
             leadership: leadership.clone(),
         };
-        std::thread::Builder::new().name("lockwright".into()).spawn(move || attend(&runtime, &leadership))?;
+        thread::spawn("lockwright", move || attend(&runtime, &leadership))?;
         Ok(running)
     }
 

@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+
 use super::fork;
 use crate::time::Time;
 
@@ -77,6 +79,27 @@ fn leads_to(fd: RawFd) -> Option<(u64, u64)> {
     let failed = unsafe { libc::fstat(fd, &raw mut stat) };
     #[allow(clippy::unnecessary_cast, reason = "the width of these differs from platform to platform")]
     (failed == 0).then_some((stat.st_dev as u64, stat.st_ino as u64))
+}
+
+/// Until this is dropped, its thread handles no signal, but for those by which the processor says what it did itself.
+#[derive(Debug)]
+pub(crate) struct SignalsBlocked(nix::Result<SigSet>);
+
+pub(crate) fn block_signals() -> SignalsBlocked {
+    let mut all = SigSet::all();
+    [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL, Signal::SIGTRAP]
+        .into_iter()
+        .for_each(|own| all.remove(own));
+    SignalsBlocked(all.thread_swap_mask(SigmaskHow::SIG_BLOCK))
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        if let Ok(before) = &self.0 {
+            let restored = before.thread_set_mask();
+            debug_assert!(restored.is_ok());
+        }
+    }
 }
 
 /// Registers the handlers, once in a process and its descendants.

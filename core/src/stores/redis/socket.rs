@@ -17,7 +17,7 @@ use super::input::Input;
 use super::shortcut::ShortcutProbe;
 use super::wire::lost;
 use crate::error::{Error, Kind, Result};
-use crate::platform::{clock, runtime, socket};
+use crate::platform::{clock, runtime, socket, thread};
 use crate::stores::reach::{self, unknown_host};
 use crate::stores::tls::Tls;
 use crate::time::Time;
@@ -292,7 +292,7 @@ fn resolve(host: &str, port: u16, limit: Time) -> io::Result<Vec<SocketAddr>> {
     }
     let (tell, hear) = mpsc::channel();
     let host = host.to_owned();
-    std::thread::Builder::new().name("lockwright-dns".into()).spawn(move || {
+    thread::spawn("lockwright-dns", move || {
         let found = (host.as_str(), port).to_socket_addrs().map(Vec::from_iter);
         // Nobody may be waiting for it any more.
         let _ = tell.send(found);
