@@ -77,7 +77,8 @@ fn a_lock_of_ones_own_so_far_may_be_anothers() {
 }
 
 #[test]
-fn a_verb_of_whoever_has_a_lock_for_itself_is_one_statement() {
+fn a_verb_of_whoever_has_a_lock_for_itself_is_one_prepared_statement() {
+    let _server = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
     let user = user("");
     let (host, port, database) = place();
     let client = client(&format!("mariadb://{user}:x@{host}:{port}/{database}"), "");
@@ -88,12 +89,15 @@ fn a_verb_of_whoever_has_a_lock_for_itself_is_one_statement() {
         sql(&format!("{looks} FROM information_schema.USER_STATISTICS WHERE USER = '{user}'"))
     };
     let numbers = |text: &str| text.split('\t').map(|number| number.parse::<i64>().unwrap()).collect::<Vec<_>>();
-    let before = numbers(&count());
+    let executed =
+        || sql("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'").split_once('\t').unwrap().1.parse::<i64>().unwrap();
+    let (before, executed_before) = (numbers(&count()), executed());
     for _ in 0..10 {
         let _ = client.lock(&name).acquire().unwrap().release().unwrap();
     }
-    let after = numbers(&count());
+    let (after, executed_after) = (numbers(&count()), executed());
     assert_eq!([after[0] - before[0], after[1] - before[1]], [0, 20], "{before:?} {after:?}");
+    assert!(executed_after - executed_before >= 20, "{executed_before} {executed_after}");
     sql(&format!("DROP USER {user}"));
 }
 
@@ -281,6 +285,22 @@ fn a_server_that_only_reads_is_waited_for() {
     assert_eq!(error.kind(), Kind::Unavailable, "{error}");
     assert!(error.to_string().contains("only reads"), "{error}");
     assert_eq!(waits.join().unwrap(), ReleaseOutcome::Released);
+}
+
+/// A limit of the server's that other programs may have used up.
+#[test]
+fn a_server_that_prepares_no_statement_serves_as_well() {
+    let _server = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
+    let (client, name) = (client(&address(), ""), name("x"));
+    let limit = sql("SELECT @@GLOBAL.max_prepared_stmt_count");
+    sql("SET GLOBAL max_prepared_stmt_count = 0");
+    let pairs =
+        || -> lockwright::Result<()> { (0..10).try_for_each(|_| client.lock(&name).acquire()?.release().map(drop)) };
+    let served = pairs();
+    sql(&format!("SET GLOBAL max_prepared_stmt_count = {limit}"));
+    served.unwrap();
+    let row = sql(&format!("SELECT COUNT(*) FROM lockwright_locks WHERE name = '{name}'"));
+    assert_eq!(row, "1");
 }
 
 /// Two statements of several rows each, by names in either order, with rows that are new: the server finds some of them

@@ -11,7 +11,7 @@ use lockwright_machines::stores::sql::of_connection::Around;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::line::{Answers, Broken, Dialled, Line, dial};
+use super::line::{Answers, Broken, Dialled, Line, Question, dial};
 use super::{failure, inbox, pinned, statements};
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
@@ -48,9 +48,9 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// What `statements` come to. It is waited for though whoever asks gives up meanwhile, so that the next to use the
+    /// What comes of it. It is waited for though whoever asks gives up meanwhile, so that the next to use the
     /// connection finds nothing of it.
-    async fn ask(self: &Arc<Self>, statements: String, patience: Duration) -> Result<Answers, Failure> {
+    async fn ask(self: &Arc<Self>, question: Question, patience: Duration) -> Result<Answers, Failure> {
         let began = clock::now();
         let permit = match timeout(patience, self.lines.clone().acquire_owned()).await {
             Ok(Ok(permit)) => permit,
@@ -61,7 +61,7 @@ impl Database {
             let _permit = permit;
             let mut line = database.line().await.map_err(Failure::NotDone)?;
             let patience = patience.saturating_sub(clock::now().since(began));
-            match timeout(patience, line.ask(&statements)).await {
+            match timeout(patience, line.ask(&question)).await {
                 // What is left open by what was refused ends with its connection.
                 Ok(Ok(answers)) if answers.refused.is_some() => Ok(answers),
                 Ok(Ok(answers)) => {
@@ -106,14 +106,14 @@ impl Database {
 
     async fn exchange(self: &Arc<Self>, changes: &[Change], window: Window) -> Result<Exchanged, Failure> {
         let statements = statements::exchange(changes, window).map_err(Failure::NotDone)?;
-        let answers = self.ask(statements, window.patience).await?;
+        let answers = self.ask(Question::Text(statements), window.patience).await?;
         statements::exchanged(changes, window, answers)
     }
 
     /// What the database says of itself, over a connection of its own: also one whose table cannot be used.
     async fn said(config: &Config) -> Result<String, Failure> {
         let Dialled { mut line, .. } = dial(config, longest(config)).await.map_err(Failure::NotDone)?;
-        let answers = line.ask(&statements::examine()).await;
+        let answers = line.say(&statements::examine()).await;
         answers.map(statements::said).map_err(|broken| Failure::NotDone(failure::of_line(broken)))
     }
 
@@ -124,7 +124,8 @@ impl Database {
         heard: &[i64],
         is_first: bool,
     ) -> Result<Vec<(i64, String)>, Failure> {
-        statements::told(self.ask(statements::hear(inbox, heard, is_first), self.config.response_timeout).await?)
+        let hear = Question::Text(statements::hear(inbox, heard, is_first));
+        statements::told(self.ask(hear, self.config.response_timeout).await?)
     }
 }
 
@@ -149,11 +150,13 @@ impl Table for Arc<Database> {
         range: Range<'a>,
         patience: Duration,
     ) -> BoxFuture<'a, Result<(Vec<Listed>, StoreTime), Failure>> {
-        Box::pin(async move { statements::paged(self.ask(statements::page(range), patience).await?) })
+        Box::pin(async move { statements::paged(self.ask(Question::Text(statements::page(range)), patience).await?) })
     }
 
     fn remove<'a>(&'a self, rows: &'a [(Arc<str>, i64)], patience: Duration) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(async move { statements::refused(&self.ask(statements::remove(rows), patience).await?) })
+        Box::pin(
+            async move { statements::refused(&self.ask(Question::Text(statements::remove(rows)), patience).await?) },
+        )
     }
 }
 
@@ -167,7 +170,8 @@ impl Executor for Arc<Database> {
         patience: Duration,
     ) -> BoxFuture<'a, Result<Vec<Reply>, Failure>> {
         Box::pin(async move {
-            let answers = Database::ask(self, statements::executing(requests, not_after), patience).await?;
+            let answers =
+                Database::ask(self, Question::Text(statements::executing(requests, not_after)), patience).await?;
             statements::executed(requests, answers)
         })
     }
@@ -188,7 +192,7 @@ impl store::Database for Arc<Database> {
     }
 
     fn make(&self, patience: Duration) -> BoxFuture<'_, Result<(), Failure>> {
-        Box::pin(async move { statements::refused(&self.ask(native::SCHEMA.into(), patience).await?) })
+        Box::pin(async move { statements::refused(&self.ask(Question::Text(native::SCHEMA.into()), patience).await?) })
     }
 
     fn said(&self, patience: Duration) -> BoxFuture<'_, Result<String, Failure>> {

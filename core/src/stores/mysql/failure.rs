@@ -11,6 +11,8 @@ pub(super) fn of_statement(said: &Said) -> Failure {
     match said.code {
         // Of two that wait for each other one goes; a row was somebody's for too long; a cluster found another first.
         1213 | 1205 | 1020 => Failure::Again,
+        // What was prepared is to be prepared again: its tables changed, or another server answers.
+        1243 | 1615 => Failure::Again,
         // The connection ends, and with it what may have been done.
         1053 | 1927 | 3169 | 4031 => Failure::Unknown(of_server(said)),
         _ => Failure::NotDone(of_server(said)),

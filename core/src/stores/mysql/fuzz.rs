@@ -24,6 +24,9 @@ pub fn mysql_answer(data: &[u8]) {
     if let Err(error) = wire::first(data) {
         is_readable(&error);
     }
+    if let Err(error) = wire::prepared(data) {
+        is_readable(&error);
+    }
     match wire::next(data, 5) {
         Ok(wire::Next::Row(values)) => assert_eq!(values.len(), 5),
         Ok(_) => {}

@@ -1,5 +1,6 @@
 //! A connection to the server.
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, ReadBuf};
 use tokio::time::timeout;
 
-use super::wire::{self, First, Login, Next, Said, Values, Who};
+use super::wire::{self, Bindings, First, Login, Next, Prepared, Said, Values, Who};
 use super::{failure, statements};
 use crate::error::{Error, Kind};
 use crate::stores::pipe::Pipe;
@@ -22,6 +23,18 @@ const LONGEST_GREETING: usize = 4096;
 /// See the [module](self).
 pub(super) struct Line {
     pipe: BufReader<Pipe>,
+    /// The statements that the server was asked to prepare, and their numbers; none of one that it refused.
+    prepared: HashMap<&'static str, Option<u32>>,
+}
+
+/// What a connection is asked.
+#[derive(Debug)]
+pub(super) enum Question {
+    /// Statements, one behind the other with a `;` between them.
+    Text(String),
+    /// One that answers with no rows, is asked again and again and thus is prepared, and what it is given. Where the
+    /// server does not prepare it (it has a limit), nothing is changed: whoever asks has another way.
+    Prepared(&'static str, Bindings),
 }
 
 /// What a statement comes to.
@@ -109,9 +122,9 @@ async fn dial_at_leisure(config: &Config, longest: Duration) -> crate::Result<Di
         write(&mut stream, 1, &who.asks_for_tls()).await.map_err(broken)?;
     }
     let pipe = Pipe::over(stream, config.tls.as_ref()).await.map_err(|error| config.unreachable(error))?;
-    let mut line = Line { pipe: BufReader::new(pipe) };
+    let mut line = Line { pipe: BufReader::new(pipe), prepared: HashMap::new() };
     line.log_in(&who, who.logs_in(&greeting)?).await.map_err(broken)??;
-    let settled = line.ask(&statements::settle(longest)).await.map_err(broken)?;
+    let settled = line.say(&statements::settle(longest)).await.map_err(broken)?;
     Ok(Dialled { line, now: statements::settled(settled) })
 }
 
@@ -130,8 +143,49 @@ impl Line {
         }
     }
 
+    /// What comes of it.
+    pub(super) async fn ask(&mut self, question: &Question) -> Result<Answers, Broken> {
+        match question {
+            Question::Text(statements) => self.say(statements).await,
+            Question::Prepared(statement, bindings) => self.execute(statement, bindings).await,
+        }
+    }
+
+    async fn execute(&mut self, statement: &'static str, bindings: &Bindings) -> Result<Answers, Broken> {
+        let Some(number) = self.prepare(statement).await? else {
+            return Ok(Answers { all: vec![Answer::Changed { rows: 0, number: 0 }], refused: None });
+        };
+        write(self.pipe.get_mut(), 0, &wire::execute(number, bindings)).await?;
+        match wire::first(&read(&mut self.pipe).await?.1)? {
+            First::Done { affected: rows, number, more: false } => {
+                Ok(Answers { all: vec![Answer::Changed { rows, number }], refused: None })
+            }
+            First::Refused(said) => Ok(Answers { all: Vec::new(), refused: Some(said) }),
+            _ => Err(wire::garbled().into()),
+        }
+    }
+
+    /// The number that the server gave the statement.
+    async fn prepare(&mut self, statement: &'static str) -> Result<Option<u32>, Broken> {
+        if let Some(known) = self.prepared.get(statement) {
+            return Ok(*known);
+        }
+        write(self.pipe.get_mut(), 0, &wire::prepare(statement)).await?;
+        let number = match wire::prepared(&read(&mut self.pipe).await?.1)? {
+            Ok(Prepared { number, more }) => {
+                for _ in 0..more {
+                    read(&mut self.pipe).await?;
+                }
+                Some(number)
+            }
+            Err(_) => None,
+        };
+        self.prepared.insert(statement, number);
+        Ok(number)
+    }
+
     /// What `statements`, one behind the other with a `;` between them, come to.
-    pub(super) async fn ask(&mut self, statements: &str) -> Result<Answers, Broken> {
+    pub(super) async fn say(&mut self, statements: &str) -> Result<Answers, Broken> {
         write(self.pipe.get_mut(), 0, &wire::query(statements)).await?;
         let mut all = Vec::new();
         let refused = loop {

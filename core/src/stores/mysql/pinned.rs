@@ -19,7 +19,7 @@ struct Session(Line);
 /// As [`dial`]. Whether the table of records can be used makes no difference.
 pub(super) async fn pin(config: &Config, longest: Duration) -> crate::Result<impl Pinned + use<>> {
     let Dialled { mut line, .. } = dial(config, longest).await?;
-    let answers = line.ask(&statements::end_silent(config.ttl)).await.map_err(failure::of_line)?;
+    let answers = line.say(&statements::end_silent(config.ttl)).await.map_err(failure::of_line)?;
     match &answers.refused {
         Some(said) => Err(failure::of_server(said)),
         None => Ok(Session(line)),
@@ -29,7 +29,7 @@ pub(super) async fn pin(config: &Config, longest: Duration) -> crate::Result<imp
 impl Pinned for Session {
     fn ask<'a>(&'a mut self, requests: &'a [Request]) -> BoxFuture<'a, Result<Vec<Reply>, Failure>> {
         Box::pin(async move {
-            let answers = self.0.ask(&statements::asking(requests)).await;
+            let answers = self.0.say(&statements::asking(requests)).await;
             statements::executed(requests, answers.map_err(|broken| Failure::Unknown(failure::of_line(broken)))?)
         })
     }

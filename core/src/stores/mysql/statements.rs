@@ -15,8 +15,8 @@ use lockwright_machines::stores::mysql::layouts::native::{
 use lockwright_machines::written::Written;
 
 use super::failure;
-use super::line::{Answer, Answers};
-use super::wire::{Values, garbled};
+use super::line::{Answer, Answers, Question};
+use super::wire::{Bindings, Bound, Values, garbled};
 use crate::error::{Error, Kind};
 use crate::protocol::{Arg, InboxId, Reply, Request};
 use crate::stores::sql::records::unique;
@@ -31,6 +31,16 @@ enum Value<'a> {
     Text(&'a str),
     Numbers(&'a [i64]),
     AllBytes(&'a [&'a str]),
+}
+
+impl<'a> From<Bound<'a>> for Value<'a> {
+    fn from(bound: Bound<'a>) -> Self {
+        match bound {
+            Bound::Number(number) => Value::Number(number),
+            Bound::Bytes(text) => Value::Bytes(text),
+            Bound::Text(text) => Value::Text(text),
+        }
+    }
 }
 
 impl Value<'_> {
@@ -119,7 +129,7 @@ const UNFIT: &str = "
 pub(super) fn settle(longest: Duration) -> String {
     let seconds = longest.as_secs();
     format!(
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\
+        "SET NAMES utf8mb4 COLLATE utf8mb4_general_ci; SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\
          SET SESSION autocommit = 1, SESSION time_zone = '+00:00', SESSION sql_mode = 'STRICT_ALL_TABLES', \
          SESSION innodb_lock_wait_timeout = {seconds} /*M!100200 , SESSION max_statement_time = {seconds} */;\
          SELECT {NOW}, {UNFIT}"
@@ -185,7 +195,10 @@ pub(super) fn exchange(changes: &[Change], window: Window) -> crate::Result<Stri
     for change in changes {
         let Some(row) = &change.write else { continue };
         match change.expected {
-            Expected::Version(expected) => put_update(&mut all, Update { key: &change.key, expected, row }, window),
+            Expected::Version(expected) => {
+                let update = Update { key: &change.key, expected, row };
+                put(&mut all, UPDATE, &update_values(update, window).map(Value::from));
+            }
             _ => put_insert(&mut all, &change.key, row, window),
         }
         if !change.pushes.is_empty() {
@@ -205,27 +218,27 @@ pub(super) fn exchange(changes: &[Change], window: Window) -> crate::Result<Stri
 }
 
 /// A row's version, kind and record, and when it may be written.
-fn values(row: &Row, window: Window) -> ([Value<'_>; 3], [Value<'static>; 2]) {
+fn values(row: &Row, window: Window) -> ([Bound<'_>; 3], [Bound<'static>; 2]) {
     let Row { version, written: Written { kind, record } } = row;
-    let row = [Value::Number(*version), Value::Text(kind), Value::Text(record)];
-    (row, [window.from, window.until].map(|time| Value::Number(time.0)))
+    let row = [Bound::Number(*version), Bound::Text(kind), Bound::Text(record)];
+    (row, [window.from, window.until].map(|time| Bound::Number(time.0)))
 }
 
-fn put_update(into: &mut String, Update { key, expected, row }: Update<'_>, window: Window) {
+/// What [`UPDATE`] is given.
+fn update_values<'a>(Update { key, expected, row }: Update<'a>, window: Window) -> [Bound<'a>; 7] {
     let ([version, kind, record], [from, until]) = values(row, window);
-    put(into, UPDATE, &[version, kind, record, Value::Bytes(key), Value::Number(expected), from, until]);
+    [version, kind, record, Bound::Bytes(key), Bound::Number(expected), from, until]
 }
 
 fn put_insert(into: &mut String, key: &str, row: &Row, window: Window) {
     let ([version, kind, record], [from, until]) = values(row, window);
-    put(into, INSERT, &[Value::Bytes(key), version, kind, record, from, until, Value::Bytes(key)]);
+    let key = Bound::Bytes(key);
+    put(into, INSERT, &[key, version, kind, record, from, until, key].map(Value::from));
 }
 
 /// See [`Table::update`](crate::stores::sql::table::Table::update).
-pub(super) fn update(update: Update<'_>, window: Window) -> String {
-    let mut all = String::new();
-    put_update(&mut all, update, window);
-    all
+pub(super) fn update(update: Update<'_>, window: Window) -> Question {
+    Question::Prepared(UPDATE, Bindings::of(&update_values(update, window)))
 }
 
 /// When the row was written, if it was.

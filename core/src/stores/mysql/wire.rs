@@ -31,6 +31,12 @@ const UTF8: u8 = 45;
 const MORE: u16 = 8;
 /// The statements.
 const QUERY: u8 = 3;
+const PREPARE: u8 = 0x16;
+const EXECUTE: u8 = 0x17;
+/// Of eight bytes.
+const INTEGER: u8 = 0x08;
+const TEXT: u8 = 0xFD;
+const BYTES: u8 = 0xFC;
 
 const NATIVE: &str = "mysql_native_password";
 const CACHING: &str = "caching_sha2_password";
@@ -245,6 +251,96 @@ pub(super) fn query(statements: &str) -> Vec<u8> {
     [&[QUERY], statements.as_bytes()].concat()
 }
 
+/// A packet that asks the server to prepare a statement.
+pub(super) fn prepare(statement: &str) -> Vec<u8> {
+    [&[PREPARE], statement.as_bytes()].concat()
+}
+
+/// A statement that the server has prepared.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Prepared {
+    pub(super) number: u32,
+    /// So many packets follow, which tell of what it is given and of its columns.
+    pub(super) more: u64,
+}
+
+/// # Errors
+/// `protocol`.
+pub(super) fn prepared(packet: &[u8]) -> Result<std::result::Result<Prepared, Said>> {
+    let mut from = Reader(packet);
+    match from.byte()? {
+        0 => {}
+        0xFF => return refusal(packet).map(Err),
+        _ => return Err(garbled()),
+    }
+    let number = u32::try_from(from.number(4)?).map_err(|_| garbled())?;
+    // Both are told of by a packet each, and one behind all of them.
+    let mut packets = || Ok(from.number(2)?.checked_add(1).filter(|all| *all > 1).unwrap_or(0));
+    let more = packets()? + packets()?;
+    Ok(Ok(Prepared { number, more }))
+}
+
+/// A value that a prepared statement is given.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bound<'a> {
+    Number(i64),
+    Bytes(&'a str),
+    Text(&'a str),
+}
+
+/// All that a prepared statement is given, as it is sent.
+#[derive(Debug)]
+pub(super) struct Bindings(Vec<u8>);
+
+impl Bindings {
+    pub(super) fn of(values: &[Bound<'_>]) -> Self {
+        // None is NULL, and the server is told of what types they are.
+        let mut sent = vec![0; values.len().div_ceil(8)];
+        sent.push(1);
+        for value in values {
+            let kind = match value {
+                Bound::Number(_) => INTEGER,
+                Bound::Bytes(_) => BYTES,
+                Bound::Text(_) => TEXT,
+            };
+            sent.extend_from_slice(&[kind, 0]);
+        }
+        for value in values {
+            match value {
+                Bound::Number(number) => sent.extend_from_slice(&number.to_le_bytes()),
+                Bound::Bytes(text) | Bound::Text(text) => {
+                    count(&mut sent, text.len());
+                    sent.extend_from_slice(text.as_bytes());
+                }
+            }
+        }
+        Bindings(sent)
+    }
+}
+
+/// A number that says itself how long it is.
+fn count(into: &mut Vec<u8>, number: usize) {
+    let bytes = (number as u64).to_le_bytes();
+    match number {
+        0..=0xFA => into.push(bytes[0]),
+        0xFB..=0xFFFF => {
+            into.push(0xFC);
+            into.extend_from_slice(&bytes[..2]);
+        }
+        _ => {
+            into.push(0xFE);
+            into.extend_from_slice(&bytes);
+        }
+    }
+}
+
+/// A packet that has a prepared statement executed.
+pub(super) fn execute(number: u32, Bindings(bindings): &Bindings) -> Vec<u8> {
+    let [a, b, c, d] = number.to_le_bytes();
+    // Without a cursor, and once.
+    [&[EXECUTE, a, b, c, d, 0, 1, 0, 0, 0], bindings.as_slice()].concat()
+}
+
 /// How the answer to a statement begins.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum First {
@@ -398,6 +494,30 @@ mod tests {
         }
         for other in [b"".as_slice(), b"\x02a", b"\x01a\x01b\x01c\x01d"] {
             assert!(next(other, 3).is_err(), "{other:?}");
+        }
+        let answer = prepared(b"\0\x07\x01\0\0\0\0\x03\0\0\0\0").unwrap();
+        assert_eq!(answer, Ok(Prepared { number: 263, more: 4 }));
+        let answer = prepared(b"\0\x01\0\0\0\x02\0\0\0\0\0\0").unwrap();
+        assert_eq!(answer, Ok(Prepared { number: 1, more: 3 }));
+        assert_eq!(prepared(b"\xff\xb5\x05#42000Can't create").unwrap().unwrap_err().code, 1461);
+        for other in [b"".as_slice(), b"\x01", b"\0\x01\0\0\0\x02\0"] {
+            assert!(prepared(other).is_err(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_prepared_statement_is_given_says_how_long_it_is() {
+        let bindings = Bindings::of(&[Bound::Number(-2), Bound::Text("é"), Bound::Bytes("")]);
+        let sent = execute(7, &bindings);
+        let head = b"\x17\x07\0\0\0\0\x01\0\0\0";
+        assert_eq!(
+            sent,
+            [head.as_slice(), b"\0\x01\x08\0\xfd\0\xfc\0\xfe\xff\xff\xff\xff\xff\xff\xff\x02\xc3\xa9\0"].concat()
+        );
+        for length in [250, 251, 65_535, 65_536] {
+            let mut sent = Vec::new();
+            count(&mut sent, length);
+            assert_eq!(Reader(&sent).counted().unwrap(), Some(length as u64));
         }
     }
 }

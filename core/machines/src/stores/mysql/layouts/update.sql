@@ -2,6 +2,6 @@
 -- has. Times are microseconds since 1970: sessions of ours have the time zone UTC.
 UPDATE lockwright_locks
 SET version = ?, kind = ?, record = ?,
-  changed = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)))
+  changed = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6)))
 WHERE name = ? AND version = ?
-  AND TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) BETWEEN ? AND ?
+  AND TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6)) BETWEEN ? AND ?
