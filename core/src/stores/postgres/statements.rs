@@ -1,7 +1,7 @@
 //! The statements, and what they are given.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lockwright_machines::stores::postgres::layouts::examination::EXAMINATION;
 use lockwright_machines::stores::postgres::layouts::native::{EXCHANGE, PAGE, REMOVE, SCHEMA, UPDATE};
@@ -22,14 +22,28 @@ const EXCHANGE_TYPES: [Type; 10] = [
     Type::INT8_ARRAY,
     Type::TEXT_ARRAY,
     Type::TEXT_ARRAY,
-    Type::INT8,
-    Type::INT8,
+    Type::TIMESTAMPTZ,
+    Type::TIMESTAMPTZ,
     Type::TEXT_ARRAY,
     Type::TEXT_ARRAY,
     Type::TEXT_ARRAY,
 ];
 
-const UPDATE_TYPES: [Type; 7] = [Type::TEXT, Type::INT8, Type::INT8, Type::TEXT, Type::TEXT, Type::INT8, Type::INT8];
+const UPDATE_TYPES: [Type; 7] =
+    [Type::TEXT, Type::INT8, Type::INT8, Type::TEXT, Type::TEXT, Type::TIMESTAMPTZ, Type::TIMESTAMPTZ];
+
+/// As the server has it, which computes with such times far faster than with numbers. One that this system's clock
+/// cannot tell is long over.
+fn timestamp(StoreTime(micros): StoreTime) -> SystemTime {
+    let span = Duration::from_micros(micros.unsigned_abs());
+    let at = if micros < 0 { UNIX_EPOCH.checked_sub(span) } else { UNIX_EPOCH.checked_add(span) };
+    at.unwrap_or(UNIX_EPOCH)
+}
+
+fn store_time(timestamp: SystemTime) -> StoreTime {
+    let micros = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+    StoreTime(timestamp.duration_since(UNIX_EPOCH).map_or_else(|before| -micros(before.duration()), micros))
+}
 
 /// The channel of notifications of an inbox.
 pub(super) fn channel(inbox: InboxId) -> String {
@@ -180,7 +194,7 @@ pub(super) async fn exchange(
     let versions: Vec<i64> = changes.iter().map(|change| change.write.as_ref().map_or(0, |row| row.version)).collect();
     let kinds: Vec<Option<&str>> = written(|row| &row.written.kind).collect();
     let records: Vec<Option<&str>> = written(|row| &row.written.record).collect();
-    let (from, until) = (window.from.0, window.until.0);
+    let [from, until] = [window.from, window.until].map(timestamp);
     let pushes = || changes.iter().flat_map(|change| change.pushes.iter().map(move |push| (&change.key, push)));
     let of: Vec<&str> = pushes().map(|(key, _)| &**key).collect();
     let channels: Vec<String> = pushes().map(|(_, (inbox, _))| channel(*inbox)).collect();
@@ -198,10 +212,11 @@ pub(super) async fn update(
     Update { key, expected, row: Row { version, written } }: Update<'_>,
     window: Window,
 ) -> Result<Option<StoreTime>> {
-    let (key, kind, record, from, until) = (&**key, &*written.kind, &*written.record, window.from.0, window.until.0);
+    let (key, kind, record) = (&**key, &*written.kind, &*written.record);
+    let [from, until] = [window.from, window.until].map(timestamp);
     let given: [&(dyn ToSql + Sync); 7] = [&key, &expected, version, &kind, &record, &from, &until];
     let rows = perform(client, kept.map(|kept| &kept.update), (UPDATE, &UPDATE_TYPES), &given).await?;
-    rows.first().map(|row| row.try_get(0).map(StoreTime)).transpose()
+    rows.first().map(|row| row.try_get(0).map(store_time)).transpose()
 }
 
 /// The statement that the server keeps, or else its text.
@@ -221,7 +236,7 @@ async fn perform(
 }
 
 fn read_exchange(changes: &[Change], rows: &[Answer]) -> Result<Exchanged> {
-    let mut now = 0;
+    let mut now = UNIX_EPOCH;
     let mut seen: std::collections::HashMap<&str, Seen> = std::collections::HashMap::with_capacity(rows.len());
     for answer in rows {
         now = answer.try_get(5)?;
@@ -239,7 +254,7 @@ fn read_exchange(changes: &[Change], rows: &[Answer]) -> Result<Exchanged> {
         seen.insert(answer.try_get(0)?, if is_done { Seen::Done } else { Seen::Other(row) });
     }
     let seen = changes.iter().map(|change| seen.remove(&*change.key).unwrap_or(Seen::Other(None))).collect();
-    Ok(Exchanged { seen, now: StoreTime(now) })
+    Ok(Exchanged { seen, now: store_time(now) })
 }
 
 /// See [`Table::page`](crate::stores::sql::table::Table::page).
@@ -269,4 +284,17 @@ pub(super) async fn remove(client: &Client, rows: &[(Arc<str>, i64)]) -> Result<
     let keys: Vec<&str> = rows.iter().map(|(key, _)| &**key).collect();
     let versions: Vec<i64> = rows.iter().map(|(_, version)| *version).collect();
     client.query_typed(REMOVE, &[(&keys, Type::TEXT_ARRAY), (&versions, Type::INT8_ARRAY)]).await.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_the_same_as_the_server_has_it() {
+        assert_eq!(timestamp(StoreTime(1_500_000)), UNIX_EPOCH + Duration::from_millis(1500));
+        for micros in [0, 1, -1, 1_700_000_000_123_456, i64::MAX, -i64::MAX] {
+            assert_eq!(store_time(timestamp(StoreTime(micros))), StoreTime(micros));
+        }
+    }
 }
