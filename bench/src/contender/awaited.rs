@@ -37,11 +37,15 @@ pub(super) struct Awaited {
     of: Of,
 }
 
+/// The lock that nobody else wants, not the blocking contender either: a database's row that two clients use in turn is
+/// read anew at each turn.
+const FREE: &str = "bench:free:awaited";
+
 impl Awaited {
     pub(super) fn connect(url: &str, of: Of) -> Result<Self> {
         let runtime = Arc::new(runtime()?);
         let client = runtime.block_on(lockwright::connect(url))?;
-        Ok(Awaited { lock: lock(&client, "bench:free", of, usize::MAX)?, runtime, client, of })
+        Ok(Awaited { lock: lock(&client, FREE, of, usize::MAX)?, runtime, client, of })
     }
 }
 
