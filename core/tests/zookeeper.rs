@@ -14,7 +14,7 @@ use lockwright::finding::Severity;
 use lockwright::lease::{LossReason, ReleaseOutcome};
 use lockwright::{Kind, Token};
 use rustix::process::Signal;
-use zookeeper_server::{PATIENCE, PLAIN, Server, TLS, open, until, waiting};
+use zookeeper_server::{PATIENCE, PLAIN, Server, TLS, TOLD, open, until, waiting, within};
 
 #[test]
 fn a_server_that_is_stopped_takes_the_locks_along_at_their_deadline_and_not_later() {
@@ -240,10 +240,10 @@ fn readers_writers_and_permits_are_told_of_one_another() {
     assert_eq!(last.release().unwrap(), ReleaseOutcome::Released);
     assert!(hear.recv_timeout(Duration::from_millis(300)).is_err());
     assert_eq!(two.release().unwrap(), ReleaseOutcome::Released);
-    let three = hear.recv_timeout(PATIENCE).unwrap();
+    let three = hear.recv_timeout(TOLD).unwrap();
     assert_eq!(one.inspect("permits").unwrap().shared.unwrap().held, 3);
     assert!(one.break_lock("permits", three.token()).unwrap());
-    until("it is lost", || !three.is_held());
+    within(TOLD, "it is lost", || !three.is_held());
     assert!(permits(&one, 3).try_acquire().unwrap().is_some());
 }
 
@@ -260,7 +260,7 @@ fn whoever_waits_for_a_permit_waits_on_at_a_server_that_was_killed() {
     server.run("restart");
     assert!(guard.is_held() && hear.try_recv().is_err());
     assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
-    drop(hear.recv_timeout(PATIENCE).unwrap());
+    drop(hear.recv_timeout(TOLD).unwrap());
 }
 
 #[test]
@@ -306,8 +306,8 @@ fn permits_of_kazoos_are_waited_for_shown_broken_and_listed() {
     assert_eq!(last.release().unwrap(), ReleaseOutcome::Released);
     assert!(hear.recv_timeout(Duration::from_millis(300)).is_err());
     assert!(one.break_lock("x", two.token()).unwrap());
-    let next = hear.recv_timeout(PATIENCE).unwrap();
-    until("it is lost", || !two.is_held());
+    let next = hear.recv_timeout(TOLD).unwrap();
+    within(TOLD, "it is lost", || !two.is_held());
     server.run("restart");
     assert!(next.is_held());
     let again = permits(&one, 2);
@@ -315,7 +315,7 @@ fn permits_of_kazoos_are_waited_for_shown_broken_and_listed() {
     thread::spawn(move || tell.send(again.acquire().unwrap()));
     until("it waits", || other.inspect("x").unwrap().waiters == 1);
     assert_eq!(next.release().unwrap(), ReleaseOutcome::Released);
-    drop(hear.recv_timeout(PATIENCE).unwrap());
+    drop(hear.recv_timeout(TOLD).unwrap());
 }
 
 /// Curator's message, which its `Revoker` writes to a holder's node.

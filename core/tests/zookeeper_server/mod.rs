@@ -23,15 +23,23 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// What a loaded machine may take.
 pub const PATIENCE: Duration = Duration::from_secs(180);
+/// How long it takes at most until somebody is told. Whoever is told nothing looks by itself after two thirds of its
+/// session, which is to be twice as long.
+pub const TOLD: Duration = Duration::from_secs(30);
 
 pub fn open(uri: &str) -> Result<Client, Error> {
     Client::open(Some(uri), ConnectOptions::default())
 }
 
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn until(what: &str, is_so: impl FnMut() -> bool) {
+    within(PATIENCE, what, is_so);
+}
+
+/// Waits until it `is_so`, for at most `limit`.
+pub fn within(limit: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "it never comes to that: {what}");
+        assert!(began.elapsed() < limit, "it never comes to that: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
