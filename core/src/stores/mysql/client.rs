@@ -50,8 +50,8 @@ pub(super) struct Database {
 impl Database {
     /// What comes of it. It is waited for though whoever asks gives up meanwhile, so that the next to use the
     /// connection finds nothing of it.
-    async fn ask(self: &Arc<Self>, question: Question, patience: Duration) -> Result<Answers, Failure> {
-        let began = clock::now();
+    async fn ask(self: &Arc<Self>, question: impl Into<Question>, patience: Duration) -> Result<Answers, Failure> {
+        let (began, question) = (clock::now(), question.into());
         let permit = match timeout(patience, self.lines.clone().acquire_owned()).await {
             Ok(Ok(permit)) => permit,
             Ok(Err(_)) | Err(_) => return Err(Failure::NotDone(silent())),
@@ -106,7 +106,7 @@ impl Database {
 
     async fn exchange(self: &Arc<Self>, changes: &[Change], window: Window) -> Result<Exchanged, Failure> {
         let statements = statements::exchange(changes, window).map_err(Failure::NotDone)?;
-        let answers = self.ask(Question::Text(statements), window.patience).await?;
+        let answers = self.ask(statements, window.patience).await?;
         statements::exchanged(changes, window, answers)
     }
 
@@ -124,8 +124,7 @@ impl Database {
         heard: &[i64],
         is_first: bool,
     ) -> Result<Vec<(i64, String)>, Failure> {
-        let hear = Question::Text(statements::hear(inbox, heard, is_first));
-        statements::told(self.ask(hear, self.config.response_timeout).await?)
+        statements::told(self.ask(statements::hear(inbox, heard, is_first), self.config.response_timeout).await?)
     }
 }
 
@@ -150,13 +149,11 @@ impl Table for Arc<Database> {
         range: Range<'a>,
         patience: Duration,
     ) -> BoxFuture<'a, Result<(Vec<Listed>, StoreTime), Failure>> {
-        Box::pin(async move { statements::paged(self.ask(Question::Text(statements::page(range)), patience).await?) })
+        Box::pin(async move { statements::paged(self.ask(statements::page(range), patience).await?) })
     }
 
     fn remove<'a>(&'a self, rows: &'a [(Arc<str>, i64)], patience: Duration) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(
-            async move { statements::refused(&self.ask(Question::Text(statements::remove(rows)), patience).await?) },
-        )
+        Box::pin(async move { statements::refused(&self.ask(statements::remove(rows), patience).await?) })
     }
 }
 
@@ -170,8 +167,7 @@ impl Executor for Arc<Database> {
         patience: Duration,
     ) -> BoxFuture<'a, Result<Vec<Reply>, Failure>> {
         Box::pin(async move {
-            let answers =
-                Database::ask(self, Question::Text(statements::executing(requests, not_after)), patience).await?;
+            let answers = Database::ask(self, statements::executing(requests, not_after), patience).await?;
             statements::executed(requests, answers)
         })
     }
@@ -192,7 +188,7 @@ impl store::Database for Arc<Database> {
     }
 
     fn make(&self, patience: Duration) -> BoxFuture<'_, Result<(), Failure>> {
-        Box::pin(async move { statements::refused(&self.ask(Question::Text(native::SCHEMA.into()), patience).await?) })
+        Box::pin(async move { statements::refused(&self.ask(native::SCHEMA.to_owned(), patience).await?) })
     }
 
     fn said(&self, patience: Duration) -> BoxFuture<'_, Result<String, Failure>> {

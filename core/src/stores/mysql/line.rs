@@ -128,6 +128,12 @@ async fn dial_at_leisure(config: &Config, longest: Duration) -> crate::Result<Di
     Ok(Dialled { line, now: statements::settled(settled) })
 }
 
+impl From<String> for Question {
+    fn from(statements: String) -> Self {
+        Question::Text(statements)
+    }
+}
+
 impl Line {
     async fn log_in(&mut self, who: &Who<'_>, sends: Vec<u8>) -> Result<crate::Result<()>, Broken> {
         write(self.pipe.get_mut(), if who.is_secure { 2 } else { 1 }, &sends).await?;
@@ -156,13 +162,7 @@ impl Line {
             return Ok(Answers { all: vec![Answer::Changed { rows: 0, number: 0 }], refused: None });
         };
         write(self.pipe.get_mut(), 0, &wire::execute(number, bindings)).await?;
-        match wire::first(&read(&mut self.pipe).await?.1)? {
-            First::Done { affected: rows, number, more: false } => {
-                Ok(Answers { all: vec![Answer::Changed { rows, number }], refused: None })
-            }
-            First::Refused(said) => Ok(Answers { all: Vec::new(), refused: Some(said) }),
-            _ => Err(wire::garbled().into()),
-        }
+        self.answers().await
     }
 
     /// The number that the server gave the statement.
@@ -187,6 +187,10 @@ impl Line {
     /// What `statements`, one behind the other with a `;` between them, come to.
     pub(super) async fn say(&mut self, statements: &str) -> Result<Answers, Broken> {
         write(self.pipe.get_mut(), 0, &wire::query(statements)).await?;
+        self.answers().await
+    }
+
+    async fn answers(&mut self) -> Result<Answers, Broken> {
         let mut all = Vec::new();
         let refused = loop {
             let (_, packet) = read(&mut self.pipe).await?;
