@@ -117,7 +117,7 @@ fn put_lines(into: &mut String, statement: &str, mut line: impl FnMut(&mut Strin
     }
 }
 
-const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6))";
+const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))";
 /// An engine that keeps nothing together, and what text for a name comes to.
 const UNFIT: &str = "
   (SELECT CONCAT(t.ENGINE, ' ', c.DATA_TYPE) FROM information_schema.TABLES AS t JOIN information_schema.COLUMNS AS c

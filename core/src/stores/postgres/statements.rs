@@ -60,7 +60,7 @@ pub(super) struct Settled {
 const SETTLE: &str = "
   SELECT inet_client_port() = $1 AND set_config('statement_timeout', $2, false) IS NOT NULL
       AND set_config('default_transaction_isolation', 'read committed', false) IS NOT NULL,
-    (extract(epoch FROM clock_timestamp()) * 1e6)::bigint";
+    clock_timestamp()";
 
 /// Has the server end what takes too long, and see what others wrote meanwhile, where the server itself is at the other
 /// end of a connection from our `port`, and no pooler that hands one of the server's connections to many clients.
@@ -68,7 +68,7 @@ pub(super) async fn settle(client: &Client, port: Option<u16>, response_timeout:
     let (port, millis) = (port.map(i32::from), response_timeout.as_millis().max(1).to_string());
     let row = client.query_typed_one(SETTLE, &[(&port, Type::INT4), (&millis, Type::TEXT)]).await?;
     let is_direct: Option<bool> = row.try_get(0)?;
-    Ok(Settled { is_direct: is_direct == Some(true), now: StoreTime(row.try_get(1)?) })
+    Ok(Settled { is_direct: is_direct == Some(true), now: store_time(row.try_get(1)?) })
 }
 
 /// The statements for exchanges as the server keeps them for a connection.
@@ -268,7 +268,7 @@ pub(super) async fn page(client: &Client, range: Range<'_>) -> Result<(Vec<Liste
         (&idle, Type::INT8),
         (&count, Type::INT8),
     ];
-    let mut now = 0;
+    let mut now = UNIX_EPOCH;
     let mut rows = Vec::new();
     for answer in client.query_typed(PAGE, &given).await? {
         now = answer.try_get(4)?;
@@ -276,7 +276,7 @@ pub(super) async fn page(client: &Client, range: Range<'_>) -> Result<(Vec<Liste
         let row = Row { version: answer.try_get(1)?, written: Written { kind: kind.into(), record: record.into() } };
         rows.push((Arc::from(key), row));
     }
-    Ok((rows, StoreTime(now)))
+    Ok((rows, store_time(now)))
 }
 
 /// See [`Table::remove`](crate::stores::sql::table::Table::remove).

@@ -1,6 +1,6 @@
 -- What the server says of itself and of its tables: names and values. What a program does is explained last, which takes the rights to
 -- do it and does nothing: what is refused ends it.
-SELECT 'now', TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6));
+SELECT 'now', TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6));
 SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'innodb_read_only', 'tx_isolation', 'transaction_isolation', 'log_bin',
   'binlog_format', 'wsrep_on', 'innodb_flush_log_at_trx_commit', 'sync_binlog');
 SELECT CONCAT(TABLE_NAME, '.engine'), ENGINE FROM information_schema.TABLES

@@ -1,5 +1,5 @@
 -- Rows in the order of their keys, and the time.
-SELECT key, version, kind, record, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint
+SELECT key, version, kind, record, clock_timestamp()
 FROM lockwright_locks
 WHERE key > $1::text AND key >= $2::text AND key <= $3::text
   AND changed <= clock_timestamp() - $4::bigint * interval '1 microsecond'
