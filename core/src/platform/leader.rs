@@ -17,8 +17,10 @@ use super::mutex::locked;
 /// How many calls that find nobody else show that more of them will come: for less it is not worth it to send the
 /// background's thread away.
 const LONE: u32 = 4;
-/// How long the background's thread looks on while nobody leads: the tasks stand still for at most twice as long.
+/// How long the background's thread looks on while nobody leads, at first and where others led again and again: the
+/// tasks stand still for at most twice as long.
 const LULL: Duration = Duration::from_millis(1);
+const LONGEST_LULL: Duration = Duration::from_millis(4);
 
 /// See the [module](self).
 #[derive(Debug, Default)]
@@ -104,16 +106,18 @@ impl Leadership {
     pub(super) fn follow(&self) -> bool {
         let mut state = locked(&self.state);
         state.is_away = true;
+        let mut lull = LULL;
         loop {
             let led = state.led;
             let is_left = |state: &mut State| !state.needs_the_background() && !state.is_over;
-            let looked = self.changed.wait_timeout_while(state, LULL, is_left);
+            let looked = self.changed.wait_timeout_while(state, lull, is_left);
             state = looked.unwrap_or_else(PoisonError::into_inner).0;
             let is_quiet = state.led == led && !state.is_led;
             if !is_left(&mut state) || is_quiet {
                 state.is_away = false;
                 return !state.is_over;
             }
+            lull = LONGEST_LULL.min(lull * 2);
         }
     }
 

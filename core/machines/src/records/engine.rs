@@ -94,7 +94,7 @@ macro_rules! kinds {
         }
 
         /// A record in memory: a cell and what lies beside it.
-        #[derive(Clone, Debug)]
+        #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum Record {
             $($(#[$doc])+ $kind($cell, <$cell as Cell>::InMemory),)+
         }

@@ -13,13 +13,30 @@ use crate::protocol::{InboxId, Reply, Request, StoreEvent};
 use crate::time::StoreTime;
 
 /// What lies under a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Written {
     /// The word for what it is.
     pub kind: Arc<str>,
     /// The record: JSON, with times in microseconds since 1970.
     pub record: Arc<str>,
+    /// What that says, where it was written here: whoever uses a record alone need not read its text again.
+    read: Option<Arc<Record>>,
 }
+
+impl Written {
+    /// Those texts.
+    pub fn of(kind: &str, record: &str) -> Self {
+        Written { kind: kind.into(), record: record.into(), read: None }
+    }
+}
+
+impl PartialEq for Written {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.record == other.record
+    }
+}
+
+impl Eq for Written {}
 
 /// What requests come to that concern one record.
 #[derive(Debug)]
@@ -94,18 +111,21 @@ impl Key {
     fn of(written: Option<&Written>, now: StoreTime) -> Self {
         let lies = match written {
             None => Lies::Nothing,
+            Some(Written { read: Some(record), .. }) => Lies::Record(Record::clone(record)),
             Some(it) => text::read(&it.record).map_or_else(|| Lies::Unknown(it.kind.clone()), Lies::Record),
         };
         Key { lies, gone: 0, now }
     }
 
-    fn kept(&self, before: Option<&Written>) -> Option<Written> {
-        let Lies::Record(record) = &self.lies else { return None };
-        let text = text::write(record);
+    fn kept(self, before: Option<&Written>) -> Option<Written> {
+        let Lies::Record(record) = self.lies else { return None };
+        let text = text::write(&record);
         if before.is_some_and(|before| *before.record == *text) || (before.is_none() && !record.is_in_use(self.now)) {
             return None;
         }
-        Some(Written { kind: record.found(self.now).word.into(), record: text.into() })
+        debug_assert_eq!(text::read(&text).as_ref(), Some(&record), "others read something else in {text}");
+        let kind = record.found(self.now).word.into();
+        Some(Written { kind, record: text.into(), read: Some(Arc::new(record)) })
     }
 }
 

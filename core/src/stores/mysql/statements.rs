@@ -219,7 +219,7 @@ pub(super) fn exchange(changes: &[Change], window: Window) -> crate::Result<Stri
 
 /// A row's version, kind and record, and when it may be written.
 fn values(row: &Row, window: Window) -> ([Bound<'_>; 3], [Bound<'static>; 2]) {
-    let Row { version, written: Written { kind, record } } = row;
+    let Row { version, written: Written { kind, record, .. } } = row;
     let row = [Bound::Number(*version), Bound::Text(kind), Bound::Text(record)];
     (row, [window.from, window.until].map(|time| Bound::Number(time.0)))
 }
@@ -437,6 +437,5 @@ fn number(row: &Values, at: usize) -> crate::Result<i64> {
 /// The row whose version is the value `at`.
 fn kept_row(row: &Values, at: usize) -> crate::Result<Row> {
     let said = |at| text(row, at).ok_or_else(garbled);
-    let written = Written { kind: said(at + 1)?.into(), record: said(at + 2)?.into() };
-    Ok(Row { version: number(row, at)?, written })
+    Ok(Row { version: number(row, at)?, written: Written::of(said(at + 1)?, said(at + 2)?) })
 }

@@ -241,13 +241,7 @@ fn read_exchange(changes: &[Change], rows: &[Answer]) -> Result<Exchanged> {
     for answer in rows {
         now = answer.try_get(5)?;
         let row = match answer.try_get::<_, Option<i64>>(2)? {
-            Some(version) => Some(Row {
-                version,
-                written: Written {
-                    kind: answer.try_get::<_, &str>(3)?.into(),
-                    record: answer.try_get::<_, &str>(4)?.into(),
-                },
-            }),
+            Some(version) => Some(Row { version, written: Written::of(answer.try_get(3)?, answer.try_get(4)?) }),
             None => None,
         };
         let is_done: bool = answer.try_get(1)?;
@@ -273,7 +267,7 @@ pub(super) async fn page(client: &Client, range: Range<'_>) -> Result<(Vec<Liste
     for answer in client.query_typed(PAGE, &given).await? {
         now = answer.try_get(4)?;
         let (key, kind, record): (&str, &str, &str) = (answer.try_get(0)?, answer.try_get(2)?, answer.try_get(3)?);
-        let row = Row { version: answer.try_get(1)?, written: Written { kind: kind.into(), record: record.into() } };
+        let row = Row { version: answer.try_get(1)?, written: Written::of(kind, record) };
         rows.push((Arc::from(key), row));
     }
     Ok((rows, store_time(now)))

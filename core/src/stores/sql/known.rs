@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     fn row(version: i64) -> Row {
-        let written = Written { kind: "lock".into(), record: "{}".into() };
+        let written = Written::of("lock", "{}");
         Row { version, written }
     }
 

@@ -212,22 +212,15 @@ impl<T: Table> Records<T> {
     }
 
     fn parts<'a>(&self, requests: &'a [Request]) -> Vec<Part<'a>> {
-        let known = locked(&self.known);
-        let mut parts: Vec<Part<'a>> = Vec::with_capacity(requests.len());
-        let mut by_key = std::collections::HashMap::new();
-        for (place, request) in requests.iter().enumerate() {
-            let at = *by_key.entry(&*request.key).or_insert(parts.len());
-            match parts.get_mut(at) {
-                Some(part) => part.places.push(place),
-                None => {
-                    let known = known.get(&request.key);
-                    parts.push(Part { key: &request.key, places: vec![place], known, is_fresh: false });
-                }
-            }
-        }
         // In one order, so that no two statements wait for each other's rows if the database keeps to it.
-        parts.sort_by_key(|part| part.key);
-        parts
+        let mut places: Vec<_> = requests.iter().enumerate().map(|(place, request)| (&request.key, place)).collect();
+        places.sort_unstable();
+        let known = locked(&self.known);
+        let parts = places.chunk_by(|(key, _), (next, _)| key == next).map(|part| {
+            let (key, places) = (part[0].0, part.iter().map(|(_, place)| *place).collect());
+            Part { key, places, known: known.get(key), is_fresh: false }
+        });
+        parts.collect()
     }
 
     async fn turn(&self, key: &str, limit: Time) -> Result<Option<MutexGuard<'_, ()>>, tokio::time::error::Elapsed> {
