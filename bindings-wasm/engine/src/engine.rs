@@ -445,7 +445,6 @@ impl Engine {
         self.common.inbox.look(&self.config, now, &mut self.actions);
         self.requests.go(&self.config, now, &mut self.actions);
         self.entries.retain(|_, entry| Rc::strong_count(&entry.used) > 1 || !entry.machine.is_idle());
-        self.scratch.shrink();
     }
 
     fn answered(&mut self, now: Time, Done { job, sent, answered }: Done) {

@@ -42,7 +42,7 @@ use smallvec::SmallVec;
 
 use crate::error::Error;
 use crate::lease::ReleaseOutcome;
-use crate::lent::Lent;
+use crate::lent::{Lent, Pool};
 use crate::protocol::AttemptId;
 use crate::rank::Rank;
 use crate::relative::Relative;
@@ -207,9 +207,9 @@ struct Turn {
 /// The memory in which waiting tasks and actions gather.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
-    waiting: Lent<Ask>,
-    waiting_fairly: Lent<Ask>,
-    actions: Lent<Action>,
+    waiting: Pool<Ask>,
+    waiting_fairly: Pool<Ask>,
+    actions: Pool<Action>,
 }
 
 /// Where it stands that belongs to `task`: found at once in a list whose tasks came in the order of their ids.
@@ -283,9 +283,9 @@ impl Queue {
     /// Lends the memory in which tasks and actions gather, before [`handle`](Self::handle). Whoever drives very many
     /// queues lends the same to each in turn, so that none keeps its own.
     pub fn lend(&mut self, scratch: &mut Scratch) {
-        self.waiting.exchange(&mut scratch.waiting);
-        self.waiting_fairly.exchange(&mut scratch.waiting_fairly);
-        self.actions.exchange(&mut scratch.actions);
+        scratch.waiting.lend(&mut self.waiting);
+        scratch.waiting_fairly.lend(&mut self.waiting_fairly);
+        scratch.actions.lend(&mut self.actions);
     }
 
     /// Takes the memory back that is not in use, after the last action.

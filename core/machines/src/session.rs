@@ -97,7 +97,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
-use crate::lent::Lent;
+use crate::lent::{Lent, Pool};
 use crate::options::Retry;
 use crate::protocol::{AttemptId, Input, Op, Protocol, Push, Reply, Requests, Step, StoreEvent, Terms, Verdict};
 use crate::rank::Rank;
@@ -291,7 +291,7 @@ impl Silence {
 
 /// The memory in which actions gather.
 #[derive(Debug, Default)]
-pub struct Scratch(Lent<Action>);
+pub struct Scratch(Pool<Action>);
 
 /// See the [module's table](self).
 pub struct Session {
@@ -381,7 +381,7 @@ impl Session {
     /// Lends the memory in which actions gather, before [`handle`](Self::handle). Whoever drives very many sessions
     /// lends the same to each in turn, so that none keeps its own.
     pub fn lend(&mut self, scratch: &mut Scratch) {
-        self.actions.exchange(&mut scratch.0);
+        scratch.0.lend(&mut self.actions);
     }
 
     /// Takes the memory back, after the last action.

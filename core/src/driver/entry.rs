@@ -430,7 +430,6 @@ impl Entry {
             state.machine.give_up(&mut step, Kind::of(&*self.layout, &self.key), panicked.said());
             state.due = None;
         }
-        scratch.shrink();
         give_back(&SCRATCH, scratch);
         effects.due = state.schedule(effects.machine.at);
         let needed = state.machine.is_at_store();

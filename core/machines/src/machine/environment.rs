@@ -7,7 +7,7 @@ use super::effects::{Effects, Settled};
 use super::pending::{Left, Release, Task};
 use crate::error::{Error, Result};
 use crate::lease::LossReason;
-use crate::lent::Lent;
+use crate::lent::Pool;
 use crate::protocol::{AttemptId, Channel, InboxId, Layout, Protocol, Push, Traits};
 use crate::queue::{self, HoldId, OwnerId, Refusal};
 use crate::session::{self, Inbox};
@@ -169,22 +169,14 @@ impl<H: Handles> std::fmt::Debug for Step<'_, H> {
 pub struct Scratch<H: Handles> {
     pub(super) session: session::Scratch,
     pub(super) queue: queue::Scratch,
-    pub(super) tasks: Lent<Task<H::Waiter>>,
-    pub(super) releases: Lent<Release<H::Waiter>>,
-}
-
-impl<H: Handles> Scratch<H> {
-    /// Keeps no more memory than few need: something that many waited for is not kept for ever.
-    pub fn shrink(&mut self) {
-        self.tasks.shrink_to(64);
-        self.releases.shrink_to(64);
-    }
+    pub(super) tasks: Pool<Task<H::Waiter>>,
+    pub(super) releases: Pool<Release<H::Waiter>>,
 }
 
 impl<H: Handles> Default for Scratch<H> {
     fn default() -> Self {
-        let (session, queue) = Default::default();
-        Scratch { session, queue, tasks: Lent::new(), releases: Lent::new() }
+        let (session, queue, tasks, releases) = Default::default();
+        Scratch { session, queue, tasks, releases }
     }
 }
 

@@ -226,8 +226,8 @@ impl<H: Handles> LockMachine<H> {
 
     fn borrow_from(&mut self, scratch: &mut Scratch<H>) {
         self.queue.lend(&mut scratch.queue);
-        self.tasks.exchange(&mut scratch.tasks);
-        self.releases.exchange(&mut scratch.releases);
+        scratch.tasks.lend(&mut self.tasks);
+        scratch.releases.lend(&mut self.releases);
         self.slots.begin();
         if !self.slots.is_empty() {
             self.slots.aside(0).session.lend(&mut scratch.session);

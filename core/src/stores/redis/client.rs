@@ -1,7 +1,7 @@
 //! One Redis server: blocking callers take a connection from a pool, async callers share one per runtime, and both
 //! write the same commands.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -59,7 +59,8 @@ pub(crate) struct Redis {
     clock: StoreClock,
     /// Idle blocking connections, the last used at the back.
     pool: Mutex<VecDeque<Box<Connection>>>,
-    lines: Mutex<HashMap<HomeId, Arc<Line>>>,
+    /// Few, and looked up with every request.
+    lines: Mutex<Vec<(HomeId, Arc<Line>)>>,
     met: Mutex<Met>,
     pub(super) closing: Closing,
     /// What cleans up yet dials for itself, and leaves nothing open.
@@ -449,12 +450,14 @@ impl Redis {
 
     fn shared(&self, home: HomeId) -> Arc<Line> {
         let mut lines = locked(&self.lines);
-        if let Some(shared) = lines.get(&home) {
+        if let Some((_, shared)) = lines.iter().find(|(of, _)| *of == home) {
             return shared.clone();
         }
         // Runtimes come and go; those that went left nothing that is of use.
-        lines.retain(|_, shared| locked(&shared.connection).as_ref().is_none_or(|(line, _)| line.is_usable()));
-        lines.entry(home).or_default().clone()
+        lines.retain(|(_, shared)| locked(&shared.connection).as_ref().is_none_or(|(line, _)| line.is_usable()));
+        let shared = Arc::<Line>::default();
+        lines.push((home, shared.clone()));
+        shared
     }
 
     /// `sink` wants to know when another run of the server is met.
