@@ -201,7 +201,8 @@ impl Connection {
                     }
                 }
                 // Also where the server has said that nothing more comes: its end of the connection says so again.
-                Ok(_) => goes_on = false,
+                Ok(_) if to_send.is_empty() => goes_on = false,
+                Ok(_) => return Err(broken("there is no server yet that could hear")),
                 Err(error) => {
                     self.incoming.drain(..discard);
                     self.tell_why()?;
@@ -337,6 +338,15 @@ mod tests {
         fn since_1970() -> Duration {
             Duration::from_secs(1_800_000_000)
         }
+    }
+
+    #[test]
+    fn nothing_is_said_to_a_server_before_it_is_known() -> Result<()> {
+        let mut connection = Tls::new::<Counted>("localhost", &Certificates::default())?.begin()?;
+        connection.outgoing();
+        assert_eq!(connection.send(b"secret").err().map(|error| error.kind()), Some(Kind::Internal));
+        assert!(connection.outgoing().is_empty());
+        Ok(())
     }
 
     #[test]
