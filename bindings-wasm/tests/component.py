@@ -42,7 +42,14 @@ class Compiled:
 class Instance:
     """One instance with a network, or without, and one client in it."""
 
-    def __init__(self, compiled: Compiled, address: str, network: bool = True, memory: int = -1) -> None:
+    def __init__(
+        self,
+        compiled: Compiled,
+        address: str,
+        network: bool = True,
+        memory: int = -1,
+        certificates: dict[str, str] | None = None,
+    ) -> None:
         self.store = Store(compiled.engine)
         self.store.set_limits(memory_size=memory)
         wasi = WasiConfig()
@@ -54,7 +61,13 @@ class Instance:
         self.instance = compiled.linker.instantiate(self.store, compiled.component)
         self.interface = self.instance.get_export_index(self.store, INTERFACE)
         self.functions: dict[str, Any] = {}
-        self.client = self.call("[static]client.connect", address)
+        if certificates is None:
+            self.client = self.call("[static]client.connect", address)
+        else:
+            given = Record()
+            for name in ("ca", "cert", "key"):
+                setattr(given, name, certificates.get(name))
+            self.client = self.call("[static]client.connect-with", address, given)
 
     def call(self, name: str, *arguments: Any) -> Any:
         if name not in self.functions:

@@ -69,6 +69,11 @@ class Caller:
             label=self.maybe(self.text, often),
         )
 
+    def certificates(self) -> Record:
+        given = Record()
+        given.ca, given.cert, given.key = (self.maybe(self.text, 0.1) for _ in range(3))
+        return given
+
     def permits(self) -> Record:
         given = Record()
         given.take, given.lock = self.maybe(self.number), self.options()
@@ -92,7 +97,7 @@ class Caller:
         """Something of that kind or of any, if what is chosen for it can be."""
         client, call = self.instance.client, self.instance.call
         makers: dict[str, Callable[[], Any]] = {
-            "client": lambda: call("[static]client.connect", self.dice.choice(SCHEMES) + self.text()),
+            "client": lambda: call("[static]client.connect-with", self.dice.choice(SCHEMES) + self.text(), self.certificates()),
             "lock": lambda: call("[method]client.lock", client, self.name(), self.options()),
             "rwlock": lambda: call("[method]client.rwlock", client, self.name(), self.options()),
             "semaphore": lambda: call("[method]client.semaphore", client, self.name(), self.number(), self.permits()),

@@ -7,6 +7,8 @@ use lockwright_machines::reach::unknown_host;
 use lockwright_machines::time::Time;
 use lockwright_wasm_engine::{Action, Engine, Random, Which};
 use wasip2::clocks::monotonic_clock;
+#[cfg(feature = "tls")]
+use wasip2::clocks::wall_clock;
 use wasip2::io::poll::{Pollable, poll};
 use wasip2::io::streams::{InputStream, OutputStream, StreamError};
 use wasip2::random::random::get_random_u64;
@@ -18,6 +20,8 @@ use wasip2::sockets::network::{
 use wasip2::sockets::tcp::TcpSocket;
 use wasip2::sockets::tcp_create_socket::create_tcp_socket;
 
+use crate::layer::{Layer, Security};
+
 /// How much is read at a time.
 const ROOM: u64 = 8 << 10;
 
@@ -27,6 +31,24 @@ pub(crate) fn now() -> Time {
 
 pub(crate) fn random() -> Random {
     Box::new(|| Some(u128::from(get_random_u64()) << 64 | u128::from(get_random_u64())))
+}
+
+/// What TLS needs of the host.
+#[cfg(feature = "tls")]
+#[derive(Debug)]
+pub(crate) struct Wasi;
+
+#[cfg(feature = "tls")]
+impl lockwright_wasm_tls::Host for Wasi {
+    fn fill(bytes: &mut [u8]) -> bool {
+        bytes.copy_from_slice(&wasip2::random::random::get_random_bytes(bytes.len() as u64));
+        true
+    }
+
+    fn since_1970() -> std::time::Duration {
+        let now = wall_clock::now();
+        std::time::Duration::new(now.seconds, now.nanoseconds)
+    }
 }
 
 /// One connection, from its name to its end. Streams go before the socket that they are of.
@@ -40,18 +62,23 @@ enum Socket {
         input: InputStream,
         output: OutputStream,
         unsent: VecDeque<u8>,
+        layer: Layer,
         _socket: TcpSocket,
     },
 }
 
 /// Both connections of a client.
-#[derive(Default)]
 pub(crate) struct Sockets {
     requests: Socket,
     inbox: Socket,
+    security: Security,
 }
 
 impl Sockets {
+    pub(crate) fn new(security: Security) -> Self {
+        Sockets { requests: Socket::Closed, inbox: Socket::Closed, security }
+    }
+
     fn of(&mut self, which: Which) -> &mut Socket {
         match which {
             Which::Requests => &mut self.requests,
@@ -88,8 +115,10 @@ impl Sockets {
                 }
             }
             Action::Send(which, bytes) => {
-                if let Socket::Open { unsent, .. } = self.of(which) {
-                    unsent.extend(bytes);
+                let Socket::Open { unsent, layer, .. } = self.of(which) else { return };
+                match layer.sealed(bytes) {
+                    Ok(sealed) => unsent.extend(sealed),
+                    Err(error) => self.end(engine, which, error),
                 }
             }
             Action::HangUp(which) => *self.of(which) = Socket::Closed,
@@ -111,18 +140,49 @@ impl Sockets {
             Ok(Step::Sent) => {}
             Ok(Step::Dialling(dialled)) => *socket = Socket::Connecting(dialled),
             Ok(Step::Connected(input, output)) => {
-                if let Socket::Connecting(dialled) = std::mem::take(socket) {
-                    *socket = Socket::Open { input, output, unsent: VecDeque::new(), _socket: dialled };
+                let Socket::Connecting(dialled) = std::mem::take(socket) else { return true };
+                match self.security.begin() {
+                    Ok(mut layer) => {
+                        let unsent = layer.owed().into();
+                        if layer.is_open() {
+                            engine.dialled(which, now());
+                        }
+                        *self.of(which) = Socket::Open { input, output, unsent, layer, _socket: dialled };
+                    }
+                    Err(error) => self.end(engine, which, error),
                 }
-                engine.dialled(which, now());
             }
-            Ok(Step::Came(bytes)) => engine.came(which, now(), &bytes),
-            Err(error) => {
-                *socket = Socket::Closed;
-                engine.ended(which, now(), error);
-            }
+            Ok(Step::Came(bytes)) => self.came(engine, which, bytes),
+            Err(error) => self.end(engine, which, error),
         }
         true
+    }
+
+    fn came(&mut self, engine: &mut Engine, which: Which, bytes: Vec<u8>) {
+        let Socket::Open { unsent, layer, .. } = self.of(which) else { return };
+        let was_open = layer.is_open();
+        let came = layer.came(bytes);
+        unsent.extend(layer.owed());
+        match came {
+            Ok(said) => {
+                if layer.is_open() && !was_open {
+                    engine.dialled(which, now());
+                }
+                if !said.is_empty() {
+                    engine.came(which, now(), &said);
+                }
+            }
+            Err(error) => self.end(engine, which, error),
+        }
+    }
+
+    fn end(&mut self, engine: &mut Engine, which: Which, error: io::Error) {
+        // The server may be owed the reason; whether it hears it is all the same.
+        if let Socket::Open { output, unsent, .. } = self.of(which) {
+            let _ = send(output, unsent);
+        }
+        *self.of(which) = Socket::Closed;
+        engine.ended(which, now(), error);
     }
 
     /// Waits until something can be done, or it is time for `engine` to look, or `limit`.
@@ -206,15 +266,24 @@ fn connected(socket: &TcpSocket) -> io::Result<Step> {
     }
 }
 
+/// Sends what there is room for; whether that was anything.
+fn send(output: &OutputStream, unsent: &mut VecDeque<u8>) -> io::Result<bool> {
+    if unsent.is_empty() {
+        return Ok(false);
+    }
+    let room = usize::try_from(output.check_write().map_err(cut)?).unwrap_or(usize::MAX);
+    if room == 0 {
+        return Ok(false);
+    }
+    let part: Vec<u8> = unsent.drain(..room.min(unsent.len())).collect();
+    output.write(&part).map_err(cut)?;
+    output.flush().map_err(cut)?;
+    Ok(true)
+}
+
 fn transfer(input: &InputStream, output: &OutputStream, unsent: &mut VecDeque<u8>) -> io::Result<Step> {
-    if !unsent.is_empty() {
-        let room = usize::try_from(output.check_write().map_err(cut)?).unwrap_or(usize::MAX);
-        if room > 0 {
-            let part: Vec<u8> = unsent.drain(..room.min(unsent.len())).collect();
-            output.write(&part).map_err(cut)?;
-            output.flush().map_err(cut)?;
-            return Ok(Step::Sent);
-        }
+    if send(output, unsent)? {
+        return Ok(Step::Sent);
     }
     let bytes = input.read(ROOM).map_err(cut)?;
     Ok(if bytes.is_empty() { Step::Nothing } else { Step::Came(bytes) })
@@ -224,7 +293,10 @@ fn transfer(input: &InputStream, output: &OutputStream, unsent: &mut VecDeque<u8
 fn cut(error: StreamError) -> io::Error {
     match error {
         StreamError::Closed => io::ErrorKind::UnexpectedEof.into(),
-        StreamError::LastOperationFailed(error) => io::Error::other(error.to_debug_string()),
+        // The host has no code for it.
+        StreamError::LastOperationFailed(error) => {
+            io::Error::new(io::ErrorKind::ConnectionReset, error.to_debug_string())
+        }
     }
 }
 

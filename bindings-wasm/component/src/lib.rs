@@ -6,11 +6,12 @@
 
 mod convert;
 mod host;
+mod layer;
 mod primitives;
 
 #[allow(missing_debug_implementations, unreachable_pub, rust_2018_idioms, reason = "generated")]
 mod bindings {
-    wit_bindgen::generate!({ world: "lockwright", path: "wit" });
+    wit_bindgen::generate!({ world: "lockwright", path: "../component/wit" });
 }
 
 use std::cell::RefCell;
@@ -112,8 +113,13 @@ pub struct Client(Shared);
 
 impl api::GuestClient for Client {
     fn connect(address: String) -> Result<api::Client, api::Error> {
-        let config = Config::read(&address, "wasm").map_err(refused)?;
-        let running = Running { engine: Engine::new(config, host::random()), sockets: Sockets::default() };
+        Client::connect_with(address, api::Certificates { ca: None, cert: None, key: None })
+    }
+
+    fn connect_with(address: String, certificates: api::Certificates) -> Result<api::Client, api::Error> {
+        let config = Config::read(&address, "wasm");
+        let (config, security) = config.and_then(|config| layer::secured(config, certificates)).map_err(refused)?;
+        let running = Running { engine: Engine::new(config, host::random()), sockets: Sockets::new(security) };
         Ok(api::Client::new(Client(Rc::new(RefCell::new(running)))))
     }
 

@@ -19,6 +19,8 @@ pub struct Config {
     pub host: String,
     /// On which port.
     pub port: u16,
+    /// By TLS, which is between the engine and the socket.
+    pub is_secure: bool,
     /// As it may be shown.
     pub address: Arc<str>,
     /// Where holders say that they run: the name of the host, and the process id on it.
@@ -89,10 +91,6 @@ impl Config {
             Server::Ours => ours(uri)?,
         };
         let (host, port) = match place.endpoint {
-            Endpoint::Tcp { .. } if place.is_secure => {
-                let message = "TLS is not to be had in WebAssembly yet; take redis:// through a tunnel of the host's";
-                return Err(Error::unsupported("connect", message));
-            }
             Endpoint::Tcp { host, port } => (host, port),
             Endpoint::Unix(_) => {
                 return Err(Error::unsupported("connect", "there are no socket files in WebAssembly; take redis://"));
@@ -100,12 +98,29 @@ impl Config {
         };
         let options = uri.connect.clone();
         if options.ca.is_some() || options.cert.is_some() || options.key.is_some() {
-            return Err(invalid("ca, cert and key are for an address with TLS"));
+            let message = "ca, cert and key name files, and there are none in WebAssembly; where there is TLS \
+                           certificates are given as text";
+            return Err(match place.is_secure {
+                true => Error::unsupported("connect", message),
+                false => invalid("ca, cert and key are for an address with TLS"),
+            });
         }
         uri.check_all_read()?;
         let login = Login(credentials(uri.url())?);
-        let (db, lock) = (place.db, uri.lock.clone());
-        Ok(Config { server, host, port, address: shown.into(), place: ("wasm".into(), 0), db, login, options, lock })
+        let (db, lock, is_secure) = (place.db, uri.lock.clone(), place.is_secure);
+        let (address, place) = (shown.into(), ("wasm".into(), 0));
+        Ok(Config { server, host, port, is_secure, address, place, db, login, options, lock })
+    }
+
+    /// The same for a face without TLS, which says with `advice` what to do instead.
+    ///
+    /// # Errors
+    /// `unsupported` for an address that has it.
+    pub fn without_tls(self, advice: &str) -> Result<Self> {
+        match self.is_secure {
+            false => Ok(self),
+            true => Err(Error::unsupported("connect", format!("TLS is not to be had here; {advice}"))),
+        }
     }
 }
 
@@ -131,7 +146,8 @@ mod tests {
             ("lockwright://h:1", Kind::InvalidConfig),
             ("lockwright://", Kind::InvalidConfig),
             ("redis://h?tll=5s", Kind::InvalidConfig),
-            ("rediss://h", Kind::Unsupported),
+            ("redis://h?ca=ca.crt", Kind::InvalidConfig),
+            ("rediss://h?ca=ca.crt", Kind::Unsupported),
             ("redis+unix:///s", Kind::Unsupported),
             ("redis://a redis://b redis://c", Kind::Unsupported),
             ("redis://a,b", Kind::Unsupported),
@@ -141,6 +157,10 @@ mod tests {
         ] {
             assert_eq!(Config::read(address, "wasm").err().map(|error| error.kind()), Some(kind), "{address:?}");
         }
+        let secure = Config::read("rediss://h", "wasm")?;
+        assert_eq!((secure.is_secure, &*secure.address), (true, "rediss://h:6379/0"));
+        assert_eq!(secure.without_tls("").err().map(|error| error.kind()), Some(Kind::Unsupported));
+        assert!(!Config::read("redis://h", "wasm")?.without_tls("")?.is_secure);
         Ok(())
     }
 }

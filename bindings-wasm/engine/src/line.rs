@@ -49,6 +49,8 @@ enum State {
 pub(crate) struct Line {
     which: Which,
     state: State,
+    /// By TLS.
+    is_secure: bool,
     input: Input,
 }
 
@@ -60,7 +62,7 @@ pub(crate) enum Came {
 
 impl Line {
     pub(crate) fn new(which: Which) -> Self {
-        Line { which, state: State::Closed, input: Input::default() }
+        Line { which, state: State::Closed, is_secure: false, input: Input::default() }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -74,6 +76,7 @@ impl Line {
     /// Begins to make it.
     pub(crate) fn dial(&mut self, config: &Config, now: Time) -> Action {
         self.input = Input::default();
+        self.is_secure = config.is_secure;
         self.state = State::Dialling(now.after(config.options.connect_timeout));
         Action::Dial(self.which)
     }
@@ -139,7 +142,7 @@ impl Line {
             State::Greeting(greeting, answers, _) if !answers.is_empty() && is_ended(error.kind()) => {
                 greeting.read(&answers).err().unwrap_or_else(|| wire::lost(error))
             }
-            _ => reach::unreachable(["redis://", "rediss://"], false, error),
+            _ => reach::unreachable(["redis://", "rediss://"], self.is_secure, error),
         }
     }
 

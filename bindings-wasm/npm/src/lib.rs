@@ -93,6 +93,9 @@ enum Pending {
     Eviction,
 }
 
+/// What to do for TLS.
+const NO_TLS: &str = "write redis://, and take a transport that has TLS, such as redis(client) of a client with it";
+
 /// A client, with all that is asked of it and held, by numbers.
 #[wasm_bindgen]
 pub struct Core {
@@ -109,7 +112,8 @@ impl Core {
     /// the process `pid`, 0 where there is none.
     #[wasm_bindgen(constructor)]
     pub fn new(address: &str, random: Function, pid: u32) -> Thrown<Core> {
-        let mut config = Config::read(address, "wasm-js").map_err(thrown)?;
+        let config = Config::read(address, "wasm-js").and_then(|config| config.without_tls(NO_TLS));
+        let mut config = config.map_err(thrown)?;
         config.place.1 = pid;
         let draw = move || {
             let bytes = Uint8Array::new_with_length(16);

@@ -21,9 +21,18 @@ pub fn unknown_host(error: io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::HostUnreachable, UnknownHost(error))
 }
 
+/// The error for a server that answers what is no TLS. Without and with it addresses begin with `schemes`.
+pub fn not_tls([plain, secure]: [&'static str; 2]) -> Error {
+    Error::new(Kind::Protocol, "connect", format!("the server does not speak TLS; write {plain} for {secure}"))
+}
+
 /// Why a connection could not be made. Without and with TLS addresses begin with `schemes`.
 pub fn unreachable(schemes: [&'static str; 2], has_tls: bool, error: io::Error) -> Error {
     let [plain, secure] = schemes;
+    // Whoever has TLS beside the socket has said already what is wrong with it.
+    if let Some(said) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        return said.clone();
+    }
     let is_unknown_host = error.get_ref().is_some_and(|inner| inner.is::<UnknownHost>());
     let message = match error.kind() {
         _ if is_unknown_host => {

@@ -9,7 +9,6 @@ use crate::error::{Error, Kind};
 
 /// Why a connection could not be made. Without and with TLS addresses begin with `schemes`.
 pub(super) fn unreachable(schemes: [&'static str; 2], has_tls: bool, error: io::Error) -> Error {
-    let [plain, secure] = schemes;
     #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
     if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         let (kind, message) = match tls {
@@ -19,14 +18,9 @@ pub(super) fn unreachable(schemes: [&'static str; 2], has_tls: bool, error: io::
             rustls::Error::AlertReceived(_) => {
                 (Kind::Auth, "the server ended the TLS handshake; it may want the options cert and key")
             }
-            _ => return not_tls(plain, secure).caused_by(tls.clone()),
+            _ => return reach::not_tls(schemes).caused_by(tls.clone()),
         };
         return Error::new(kind, "connect", message).caused_by(tls.clone());
     }
     reach::unreachable(schemes, has_tls, error)
-}
-
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
-fn not_tls(plain: &str, secure: &str) -> Error {
-    Error::new(Kind::Protocol, "connect", format!("the server does not speak TLS; write {plain} for {secure}"))
 }
