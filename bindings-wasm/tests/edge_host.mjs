@@ -17,8 +17,9 @@ const DENIED = join(HERE, 'edge_denied.mjs')
 /** The command that serves at a port: jco's, unless Wasmtime is asked for, which has an instance for each request anyway. */
 function command(plugin, port, folder, environment, { tcp = true, isolated = false }) {
   if (process.env.LOCKWRIGHT_TEST_EDGE_HOST === 'wasmtime') {
-    const given = Object.entries(environment).flatMap(([name, value]) => ['--env', `${name}=${value}`])
-    return ['wasmtime', 'serve', '--addr', `127.0.0.1:${port}`, '-S', tcp ? 'cli,inherit-network,tcp' : 'cli', ...given, plugin]
+    const given = Object.keys(environment).flatMap(name => ['--env', name])
+    const granted = tcp ? 'cli,inherit-network,tcp,allow-ip-name-lookup' : 'cli'
+    return ['wasmtime', 'serve', '--addr', `127.0.0.1:${port}`, '-S', granted, ...given, plugin]
   }
   const words = ['--host', '127.0.0.1', '--port', String(port), '--jco-dir', folder]
   if (isolated) words.push('--isolate-requests', 'instance')
