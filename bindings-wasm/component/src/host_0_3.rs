@@ -67,7 +67,7 @@ struct Work {
 impl Shared {
     /// Waits until the engine says so, or `limit`.
     pub(crate) async fn until(&self, limit: Option<Time>, done: impl Fn(&Engine, Time) -> bool + 'static) -> Time {
-        let me = Waiting { client: self, number: self.0.borrow_mut().sockets.next_number() };
+        let me = Waiting { client: self, number: self.0.borrow_mut().sockets.begin_wait() };
         let done: Done = Rc::new(done);
         self.send();
         let end = poll_fn(|cx| {
@@ -83,7 +83,7 @@ impl Shared {
             Poll::Pending
         })
         .await;
-        self.take_over(me.number);
+        self.returns(me.number);
         end
     }
 
@@ -108,9 +108,22 @@ impl Shared {
         self.drop_old();
     }
 
-    /// This call has its answer, so nobody can cancel its task any more.
+    /// This call has its answer, unless it waits for more: what is spawned comes after it.
+    fn returns(&self, wait: u64) {
+        let sockets = &mut self.0.borrow_mut().sockets;
+        if matches!(sockets.work, Some(Work { of: Some(_), .. })) {
+            sockets.returning = Some(wait);
+            let client = self.clone();
+            spawn_local(async move { client.take_over(wait) });
+        }
+    }
+
+    /// Nobody can cancel the task of this call any more.
     fn take_over(&self, wait: u64) {
         let sockets = &mut self.0.borrow_mut().sockets;
+        if sockets.returning.take_if(|returning| *returning == wait).is_none() {
+            return;
+        }
         match &mut sockets.work {
             Some(work) if work.of == Some(wait) => work.of = None,
             Some(Work { of: Some(_), .. }) => {
@@ -293,10 +306,17 @@ pub(crate) struct Sockets {
     alarms: Vec<(Time, Alarm)>,
     /// Hung up, and not to be dropped while the client is borrowed.
     old: Vec<Ended>,
+    /// The wait that ended last in the call that runs.
+    returning: Option<u64>,
     last_number: u64,
 }
 
 impl Sockets {
+    fn begin_wait(&mut self) -> u64 {
+        self.returning = None;
+        self.next_number()
+    }
+
     fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number

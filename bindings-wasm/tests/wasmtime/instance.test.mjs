@@ -57,7 +57,7 @@ const claims = (name, count, atOnce) => requests([`${edge.url}/coupons/${name}/c
 test('a lock that one request holds for several times its ttl is held, beside others of its instance', async () => {
   const held = 4 * TTL
   origin.stock('long', 1)
-  origin.stock('short', 1000)
+  origin.stock('short', 1_000_000)
   let write
   origin.waits.set('long', new Promise(settle => (write = settle)))
   const long = claims('long', 1, 1)
@@ -66,7 +66,7 @@ test('a lock that one request holds for several times its ttl is held, beside ot
   let beside = 0
   while (Date.now() - begun < held) {
     const [one] = await claims('short', 1, 1)
-    assert.deepEqual([one.status, one.left], [200, 999 - beside], edge.said())
+    assert.deepEqual([one.status, one.left], [200, 999_999 - beside], edge.said())
     beside++
     assert.equal(await native.lock('coupon:long').tryAcquire(), null, `free after ${Date.now() - begun} ms`)
   }
