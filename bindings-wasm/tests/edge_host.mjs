@@ -14,16 +14,20 @@ const HERE = fileURLToPath(new URL('.', import.meta.url))
 const JCO = join(HERE, 'tools/node_modules/@bytecodealliance/jco/dist/jco.js')
 const DENIED = join(HERE, 'edge_denied.mjs')
 
-/** The command that serves at a port: jco's, unless Wasmtime is asked for, which has an instance for each request anyway. */
-function command(plugin, port, folder, environment, { tcp = true, isolated = false }) {
+/**
+ * The command that serves at a port: jco's, unless Wasmtime is asked for, with words of its own. That has an instance for each
+ * request of WASI 0.2 anyway, and for many of WASI 0.3.
+ */
+function command(plugin, port, folder, environment, { tcp = true, isolated = false, words = [] }) {
   if (process.env.LOCKWRIGHT_TEST_EDGE_HOST === 'wasmtime') {
-    const given = Object.entries(environment).flatMap(([name, value]) => ['--env', `${name}=${value}`])
-    return ['wasmtime', 'serve', '--addr', `127.0.0.1:${port}`, '-S', tcp ? 'cli,inherit-network,tcp' : 'cli', ...given, plugin]
+    const given = Object.keys(environment).flatMap(name => ['--env', name])
+    const granted = tcp ? 'cli,inherit-network,tcp,allow-ip-name-lookup' : 'cli'
+    return ['wasmtime', 'serve', '--addr', `127.0.0.1:${port}`, '-S', granted, ...given, ...words, plugin]
   }
-  const words = ['--host', '127.0.0.1', '--port', String(port), '--jco-dir', folder]
-  if (isolated) words.push('--isolate-requests', 'instance')
-  if (!tcp) words.push('--jco-import', DENIED)
-  return [process.execPath, JCO, 'serve', ...words, plugin]
+  const those = ['--host', '127.0.0.1', '--port', String(port), '--jco-dir', folder]
+  if (isolated) those.push('--isolate-requests', 'instance')
+  if (!tcp) those.push('--jco-import', DENIED)
+  return [process.execPath, JCO, 'serve', ...those, plugin]
 }
 
 const hosts = new Set()
@@ -64,9 +68,12 @@ export class Watched extends Origin {
   refused = 0
   /** Whether it leaves whoever writes without an answer. */
   silent = false
+  /** What whoever writes one of these coupons waits for. */
+  waits = new Map()
 
   async write(name, left, token) {
     if (this.silent) await new Promise(() => undefined)
+    await this.waits.get(name)
     this.tokens.push(token)
     const status = super.write(name, left, token)
     if (status === 409) this.refused++

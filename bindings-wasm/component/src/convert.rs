@@ -8,7 +8,7 @@ use lockwright_machines::lease::{Holder, Inspection, LossReason, ReleaseOutcome,
 use lockwright_machines::options::AcquireOptions;
 use lockwright_machines::share::Primitive;
 
-use crate::bindings::exports::lockwright::locks::locks as api;
+use crate::bindings::api;
 
 pub(crate) fn refused(error: Error) -> api::Error {
     let details = api::Details {

@@ -6,7 +6,7 @@ use lockwright_machines::address::invalid;
 use lockwright_machines::error::Result;
 use lockwright_wasm_engine::Config;
 
-use crate::bindings::exports::lockwright::locks::locks as api;
+use crate::bindings::api;
 
 /// How the server is reached.
 pub(crate) enum Security {
@@ -34,7 +34,7 @@ pub(crate) fn secured(config: Config, given: api::Certificates) -> Result<(Confi
         let tls = lockwright_wasm_tls::Tls::new::<crate::host::Wasi>(&config.host, &given)?;
         return Ok((config, Security::Tls(tls)));
     }
-    let config = config.without_tls("take lockwright-tls.component.wasm, which has the same interface")?;
+    let config = config.without_tls("take lockwright-tls.component.wasm, for hosts of WASI 0.2")?;
     if ca.is_some() || cert.is_some() || key.is_some() {
         return Err(invalid("certificates are for rediss://, the address with TLS"));
     }

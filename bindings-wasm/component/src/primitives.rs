@@ -6,11 +6,12 @@ use std::time::Duration;
 use lockwright_machines::error as core;
 use lockwright_machines::lease::Inspection;
 use lockwright_machines::time::Time;
-use lockwright_wasm_engine::{Guard, Ticket};
+use lockwright_wasm_engine::{Engine, Guard, Ticket};
+use maybe_async::maybe_async;
 
-use crate::bindings::exports::lockwright::locks::locks as api;
+use crate::bindings::api;
 use crate::convert::{loss, milliseconds, options, outcome, refused};
-use crate::{Lock, Running, Shared, answered, taken};
+use crate::{Lock, Shared, host, taken};
 
 /// How often an observer of an election looks, unless it says otherwise.
 const EVERY: api::Milliseconds = 500;
@@ -32,15 +33,16 @@ impl api::GuestRwlock for RwLock {
 
 pub(crate) struct Semaphore(pub(crate) Lock);
 
+#[maybe_async(AFIT)]
 impl api::GuestSemaphore for Semaphore {
     fn permits(&self) -> api::Lock {
         api::Lock::new(self.0.clone())
     }
 
-    fn resize(&self, permits: u32) -> Result<(), api::Error> {
+    async fn resize(&self, permits: u32) -> Result<(), api::Error> {
         let Lock { client, lock } = &self.0;
-        let ask = |running: &mut Running, now| running.engine.resize(now, lock, permits);
-        answered(client, ask, |running, ticket| running.engine.resized(ticket))
+        let ask = |engine: &mut Engine, now| engine.resize(now, lock, permits);
+        client.answered(ask, |engine, ticket| engine.resized(ticket)).await
     }
 }
 
@@ -49,34 +51,34 @@ pub(crate) struct Latch {
     pub(crate) latch: lockwright_wasm_engine::Latch,
 }
 
+#[maybe_async]
 impl Latch {
-    fn left(&self, ask: impl FnOnce(&mut Running, Time) -> core::Result<Ticket>) -> Result<Option<u32>, api::Error> {
-        answered(&self.client, ask, |running, ticket| running.engine.left(&self.latch, ticket))
+    async fn left(
+        &self,
+        ask: impl FnOnce(&mut Engine, Time) -> core::Result<Ticket>,
+    ) -> Result<Option<u32>, api::Error> {
+        self.client.answered(ask, |engine, ticket| engine.left(&self.latch, ticket)).await
     }
 }
 
+#[maybe_async(AFIT)]
 impl api::GuestLatch for Latch {
-    fn wait(&self, timeout: Option<api::Milliseconds>) -> Result<bool, api::Error> {
-        let mut running = self.client.borrow_mut();
-        let now = running.resume();
-        let timeout = timeout.map(Duration::from_millis);
-        let asked = running.engine.acquire(now, self.latch.gate(), timeout).map_err(refused)?;
-        let now = running.until_settled(asked.ticket);
-        Ok(running.engine.passed(now, asked).map_err(refused)?.is_some())
+    async fn wait(&self, timeout: Option<api::Milliseconds>) -> Result<bool, api::Error> {
+        Ok(self.client.passed(self.latch.gate(), timeout).await.map_err(refused)?.is_some())
     }
 
-    fn count_down(&self) -> Result<u32, api::Error> {
-        let left = self.left(|running, now| running.engine.count_down(now, &self.latch))?;
+    async fn count_down(&self) -> Result<u32, api::Error> {
+        let left = self.left(|engine, now| engine.count_down(now, &self.latch)).await?;
         Ok(left.unwrap_or_default())
     }
 
-    fn count(&self) -> Result<u32, api::Error> {
-        let left = self.left(|running, now| running.engine.ask_count(now, &self.latch))?;
+    async fn count(&self) -> Result<u32, api::Error> {
+        let left = self.left(|engine, now| engine.ask_count(now, &self.latch)).await?;
         Ok(left.unwrap_or_default())
     }
 
-    fn try_set_count(&self, count: u32) -> Result<bool, api::Error> {
-        Ok(self.left(|running, now| running.engine.set_count(now, &self.latch, count))?.is_some())
+    async fn try_set_count(&self, count: u32) -> Result<bool, api::Error> {
+        Ok(self.left(|engine, now| engine.set_count(now, &self.latch, count)).await?.is_some())
     }
 }
 
@@ -85,20 +87,16 @@ pub(crate) struct Barrier {
     pub(crate) barrier: lockwright_wasm_engine::Barrier,
 }
 
+#[maybe_async(AFIT)]
 impl api::GuestBarrier for Barrier {
-    fn wait(&self, timeout: Option<api::Milliseconds>) -> Result<Option<api::Arrival>, api::Error> {
-        let mut running = self.client.borrow_mut();
-        let now = running.resume();
-        let timeout = timeout.map(Duration::from_millis);
-        let asked = running.engine.acquire(now, self.barrier.gate(), timeout).map_err(refused)?;
-        let now = running.until_settled(asked.ticket);
-        let passed = running.engine.passed(now, asked).map_err(refused)?;
+    async fn wait(&self, timeout: Option<api::Milliseconds>) -> Result<Option<api::Arrival>, api::Error> {
+        let passed = self.client.passed(self.barrier.gate(), timeout).await.map_err(refused)?;
         Ok(passed.map(|passage| api::Arrival { index: passage.index, generation: passage.generation }))
     }
 
-    fn waiting(&self) -> Result<u32, api::Error> {
-        let ask = |running: &mut Running, now| running.engine.ask_waiting(now, &self.barrier);
-        answered(&self.client, ask, |running, ticket| running.engine.waiting(ticket))
+    async fn waiting(&self) -> Result<u32, api::Error> {
+        let ask = |engine: &mut Engine, now| engine.ask_waiting(now, &self.barrier);
+        self.client.answered(ask, |engine, ticket| engine.waiting(ticket)).await
     }
 }
 
@@ -107,12 +105,12 @@ pub(crate) struct Election {
     pub(crate) options: api::LockOptions,
 }
 
+#[maybe_async]
 impl Election {
-    fn look(&self, running: &mut Running) -> Result<Option<api::Leader>, api::Error> {
-        let now = running.resume();
-        let ticket = running.engine.inspect(now, &self.seat.lock).map_err(refused)?;
-        running.until_settled(ticket);
-        let seen: Inspection = running.engine.inspected(ticket).map_err(refused)?;
+    async fn look(&self) -> Result<Option<api::Leader>, api::Error> {
+        let Lock { client, lock } = &self.seat;
+        let ask = |engine: &mut Engine, now| engine.inspect(now, lock);
+        let seen: Inspection = client.answered(ask, |engine, ticket| engine.inspected(ticket)).await?;
         Ok(seen.holder.map(|holder| api::Leader {
             proclaims: holder.card.label,
             host: holder.card.host,
@@ -124,32 +122,36 @@ impl Election {
     }
 }
 
+#[maybe_async(AFIT)]
 impl api::GuestElection for Election {
-    fn campaign(&self, proclaims: String, timeout: Option<api::Milliseconds>) -> Result<api::Guard, api::Error> {
-        let candidate = {
-            let running = self.seat.client.borrow();
-            let given = api::LockOptions { label: Some(proclaims), ..self.options.clone() };
-            let mut options = options(running.engine.lock_options(), given);
+    async fn campaign(&self, proclaims: String, timeout: Option<api::Milliseconds>) -> Result<api::Guard, api::Error> {
+        let given = api::LockOptions { label: Some(proclaims), ..self.options.clone() };
+        let build = |engine: &mut Engine| {
+            let mut options = options(engine.lock_options(), given);
             (options.fair, options.rank) = (false, 0);
-            running.engine.lock(self.seat.lock.name(), options).map_err(refused)?.fair_if_possible()
+            engine.lock(self.seat.lock.name(), options)
         };
-        Lock { client: self.seat.client.clone(), lock: candidate }.acquired(timeout)
+        let candidate = self.seat.client.read(build).map_err(refused)?.fair_if_possible();
+        Lock { client: self.seat.client.clone(), lock: candidate }.acquired(timeout).await
     }
 
-    fn leader(&self) -> Result<Option<api::Leader>, api::Error> {
-        self.look(&mut self.seat.client.borrow_mut())
+    async fn leader(&self) -> Result<Option<api::Leader>, api::Error> {
+        self.look().await
     }
 
-    fn changed(&self, known: Option<u64>, every: Option<api::Milliseconds>) -> Result<Option<api::Leader>, api::Error> {
+    async fn changed(
+        &self,
+        known: Option<u64>,
+        every: Option<api::Milliseconds>,
+    ) -> Result<Option<api::Leader>, api::Error> {
         let every = Duration::from_millis(every.unwrap_or(EVERY));
-        let mut running = self.seat.client.borrow_mut();
         loop {
-            let leader = self.look(&mut running)?;
+            let leader = self.look().await?;
             if leader.as_ref().map(|leader| leader.token) != known {
                 return Ok(leader);
             }
-            let limit = crate::host::now().after(every);
-            running.until(Some(limit), |_, _| false);
+            let limit = host::now().after(every);
+            self.seat.client.until(Some(limit), |_, _| false).await;
         }
     }
 }
@@ -160,35 +162,36 @@ pub(crate) struct MultiLock {
     pub(crate) ttl: Duration,
 }
 
+#[maybe_async]
 impl MultiLock {
-    fn ask(&self, timeout: Option<Duration>) -> Result<Option<api::MultiGuard>, api::Error> {
-        let mut running = self.client.borrow_mut();
-        let now = running.resume();
-        let ticket = running.engine.acquire_all(now, &self.locks, timeout).map_err(refused)?;
-        let now = running.until_settled(ticket);
-        running.engine.make_all_firm(now, ticket);
-        running.until(None, |engine, now| engine.are_firm(now, ticket));
-        let guards = running.engine.acquired_all(ticket).map_err(refused)?;
+    async fn ask(&self, timeout: Option<Duration>) -> Result<Option<api::MultiGuard>, api::Error> {
+        let client = &self.client;
+        let ticket = client.with(|engine, now| engine.acquire_all(now, &self.locks, timeout)).map_err(refused)?;
+        let pending = client.pending(ticket, Engine::abandon_all);
+        client.until_all_granted(ticket).await;
+        pending.ended();
+        let guards = client.read(|engine| engine.acquired_all(ticket)).map_err(refused)?;
         Ok(guards.map(|guards| {
             let guards = RefCell::new(guards);
-            api::MultiGuard::new(MultiGuard { client: self.client.clone(), guards, ttl: self.ttl })
+            api::MultiGuard::new(MultiGuard { client: client.clone(), guards, ttl: self.ttl })
         }))
     }
 }
 
+#[maybe_async(AFIT)]
 impl api::GuestMultiLock for MultiLock {
     fn names(&self) -> Vec<String> {
         self.locks.names().map(str::to_owned).collect()
     }
 
-    fn acquire(&self, timeout: Option<api::Milliseconds>) -> Result<api::MultiGuard, api::Error> {
+    async fn acquire(&self, timeout: Option<api::Milliseconds>) -> Result<api::MultiGuard, api::Error> {
         let timeout = timeout.map(Duration::from_millis).or(self.locks.timeout());
         let names = || self.locks.names().collect::<Vec<_>>().join(", ");
-        self.ask(timeout)?.ok_or_else(|| taken(&self.client.borrow(), &names()))
+        self.ask(timeout).await?.ok_or_else(|| taken(&self.client, &names()))
     }
 
-    fn try_acquire(&self) -> Result<Option<api::MultiGuard>, api::Error> {
-        self.ask(Some(Duration::ZERO))
+    async fn try_acquire(&self) -> Result<Option<api::MultiGuard>, api::Error> {
+        self.ask(Some(Duration::ZERO)).await
     }
 }
 
@@ -200,13 +203,12 @@ pub(crate) struct MultiGuard {
 
 impl MultiGuard {
     /// What `look` sees of the guards, after what came was heard.
-    fn with<T>(&self, look: impl FnOnce(&mut Running, Time, &mut Vec<Guard>) -> T) -> T {
-        let mut running = self.client.borrow_mut();
-        let now = running.resume();
-        look(&mut running, now, &mut self.guards.borrow_mut())
+    fn with<T>(&self, look: impl FnOnce(&mut Engine, Time, &mut Vec<Guard>) -> T) -> T {
+        self.client.with(|engine, now| look(engine, now, &mut self.guards.borrow_mut()))
     }
 }
 
+#[maybe_async(AFIT)]
 impl api::GuestMultiGuard for MultiGuard {
     fn tokens(&self) -> Vec<(String, u64)> {
         self.with(|_, _, guards| guards.iter().map(|guard| (guard.name().to_owned(), guard.token().n)).collect())
@@ -223,44 +225,36 @@ impl api::GuestMultiGuard for MultiGuard {
         })
     }
 
-    fn renew(&self, ttl: Option<api::Milliseconds>) -> Result<(), api::Error> {
+    async fn renew(&self, ttl: Option<api::Milliseconds>) -> Result<(), api::Error> {
         let ttl = ttl.map_or(self.ttl, Duration::from_millis);
-        self.with(|running, now, guards| {
-            for guard in guards {
-                let ticket = running.engine.renew(now, guard, ttl).map_err(refused)?;
-                let now = running.until_settled(ticket);
-                running.engine.renewed(now, guard, ticket).map_err(refused)?;
-            }
-            Ok(())
-        })
+        let count = self.guards.borrow().len();
+        for at in 0..count {
+            let ticket = self.with(|engine, now, guards| engine.renew(now, &guards[at], ttl)).map_err(refused)?;
+            let now = self.client.until_settled(ticket).await;
+            let renewed = |engine: &mut Engine| engine.renewed(now, &self.guards.borrow()[at], ticket);
+            self.client.read(renewed).map_err(refused)?;
+        }
+        Ok(())
     }
 
-    fn release(&self) -> Result<api::ReleaseOutcome, api::Error> {
-        self.with(|running, now, guards| {
-            let tickets = running.engine.release_all(now, guards.iter_mut());
-            let mut worst = api::ReleaseOutcome::Released;
-            for ticket in tickets {
-                let ticket = ticket.map_err(refused)?;
-                running.until_settled(ticket);
-                let found = outcome(running.engine.released(ticket));
-                if matches!(worst, api::ReleaseOutcome::Released) {
-                    worst = found;
-                }
+    async fn release(&self) -> Result<api::ReleaseOutcome, api::Error> {
+        let tickets = self.with(|engine, now, guards| engine.release_all(now, guards.iter_mut()));
+        let mut worst = api::ReleaseOutcome::Released;
+        for ticket in tickets {
+            let ticket = ticket.map_err(refused)?;
+            self.client.until_settled(ticket).await;
+            let found = outcome(self.client.read(|engine| engine.released(ticket)));
+            if matches!(worst, api::ReleaseOutcome::Released) {
+                worst = found;
             }
-            Ok(worst)
-        })
+        }
+        Ok(worst)
     }
 }
 
 impl Drop for MultiGuard {
     fn drop(&mut self) {
-        let mut running = self.client.borrow_mut();
-        let now = running.resume();
-        for guard in self.guards.get_mut() {
-            running.engine.let_go(now, guard);
-        }
-        let Running { engine, sockets } = &mut *running;
-        sockets.work(engine);
+        self.client.tell(|engine, now| self.guards.get_mut().iter_mut().for_each(|guard| engine.let_go(now, guard)));
     }
 }
 
@@ -269,12 +263,17 @@ pub(crate) struct Once {
     pub(crate) waits: bool,
 }
 
+#[maybe_async(AFIT)]
 impl api::GuestOnce for Once {
-    fn claim(&self, found: api::Found, timeout: Option<api::Milliseconds>) -> Result<Option<api::Guard>, api::Error> {
+    async fn claim(
+        &self,
+        found: api::Found,
+        timeout: Option<api::Milliseconds>,
+    ) -> Result<Option<api::Guard>, api::Error> {
         match found {
             api::Found::Fresh => Ok(None),
-            api::Found::Stale if !self.waits => self.lock.tried(),
-            api::Found::Stale | api::Found::Missing => self.lock.acquired(timeout).map(Some),
+            api::Found::Stale if !self.waits => self.lock.tried().await,
+            api::Found::Stale | api::Found::Missing => self.lock.acquired(timeout).await.map(Some),
         }
     }
 }

@@ -225,6 +225,12 @@ impl Engine {
         Err(self.on_guard(guard, error))
     }
 
+    /// Nobody waits for what was asked of this guard any more; what it exported meanwhile is taken back.
+    pub fn forget_answer(&mut self, now: Time, guard: &Guard, ticket: Ticket) {
+        self.forget(now, guard.lock, ticket, None);
+        self.look(now);
+    }
+
     /// Gives the lock back without waiting for what the store finds.
     pub fn let_go(&mut self, now: Time, guard: &mut Guard) {
         if !std::mem::replace(&mut guard.is_over, true) {

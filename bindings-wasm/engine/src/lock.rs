@@ -35,7 +35,7 @@ pub struct Lock {
 }
 
 /// An acquisition under way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Asked {
     /// Whom its result is for.
     pub ticket: Ticket,

@@ -1,8 +1,6 @@
 //! What a client is told: a status and one JSON object.
 
-use wasip2::http::types::{Fields, OutgoingBody, OutgoingResponse, ResponseOutparam};
-
-use crate::bindings::lockwright::locks::locks::Error;
+use crate::bindings::locks::Error;
 
 /// Why nothing was claimed.
 pub(crate) struct Refusal {
@@ -47,8 +45,8 @@ impl From<Error> for Refusal {
 }
 
 pub(crate) struct Answer {
-    status: u16,
-    json: String,
+    pub(crate) status: u16,
+    pub(crate) json: String,
 }
 
 impl Answer {
@@ -60,21 +58,6 @@ impl Answer {
 
     pub(crate) fn sold_out(coupon: &str) -> Answer {
         Answer { status: 410, json: format!(r#"{{"coupon":"{coupon}","claimed":false,"left":0}}"#) }
-    }
-
-    /// A client that went away meanwhile is no failure of the plugin's.
-    pub(crate) fn send(self, out: ResponseOutparam) {
-        let headers = Fields::new();
-        let _ = headers.append("content-type", b"application/json");
-        let response = OutgoingResponse::new(headers);
-        let _ = response.set_status_code(self.status);
-        let body = response.body();
-        ResponseOutparam::set(out, Ok(response));
-        let Ok(body) = body else { return };
-        if let Ok(stream) = body.write() {
-            let _ = stream.blocking_write_and_flush(self.json.as_bytes());
-        }
-        let _ = OutgoingBody::finish(body, None);
     }
 }
 

@@ -1,41 +1,53 @@
 //! A plugin for edge runtimes, composed with the lock component: `POST /coupons/NAME/claim` claims one coupon of a
 //! stock that an origin keeps and does not guard. The lock `coupon:NAME` does, beside every program that takes it.
+//!
+//! It is written once for two hosts. In WASI 0.3 what waits is an async function, and in WASI 0.2, where a request
+//! waits on its thread, `maybe_async` makes the same source a function like any other.
 
 mod answer;
 mod origin;
 
+#[cfg_attr(feature = "wasi-0-2", path = "host_0_2.rs")]
+#[cfg_attr(not(feature = "wasi-0-2"), path = "host_0_3.rs")]
+mod host;
+
 #[allow(missing_debug_implementations, unreachable_pub, rust_2018_idioms, reason = "generated")]
 mod bindings {
-    wit_bindgen::generate!({ path: ["../../bindings-wasm/component/wit", "wit"], world: "lockwright:edge/edge", generate_all });
+    #[cfg(feature = "wasi-0-2")]
+    wit_bindgen::generate!({
+        path: ["../../bindings-wasm/component/wit", "wit"],
+        world: "lockwright:edge/edge",
+        generate_all,
+    });
+    #[cfg(not(feature = "wasi-0-2"))]
+    wit_bindgen::generate!({
+        path: ["../../bindings-wasm/component/async-wit", "async-wit"],
+        world: "lockwright:edge/edge",
+        generate_all,
+    });
+
+    #[cfg(not(feature = "wasi-0-2"))]
+    pub(crate) use lockwright::async_locks::locks;
+    #[cfg(feature = "wasi-0-2")]
+    pub(crate) use lockwright::locks::locks;
 }
 
-use wasip2::cli::environment::get_environment;
-use wasip2::exports::http::incoming_handler::Guest;
-use wasip2::http::types::{IncomingRequest, Method, ResponseOutparam};
+use maybe_async::maybe_async;
 
 use self::answer::{Answer, Refusal};
-use self::bindings::lockwright::locks::locks::{Client, Guard, LockOptions};
+use self::bindings::locks::{Client, Guard, LockOptions};
+use self::host::{Method, get_environment};
 use self::origin::Origin;
 
 /// How long a request waits for the lock, in milliseconds, where `CLAIM_WAIT` does not say.
 const WAIT: u64 = 10_000;
 
-struct Plugin;
-
-wasip2::http::proxy::export!(Plugin);
-
-impl Guest for Plugin {
-    fn handle(request: IncomingRequest, out: ResponseOutparam) {
-        answered(&request).unwrap_or_else(Answer::from).send(out);
-    }
-}
-
-fn answered(request: &IncomingRequest) -> Result<Answer, Refusal> {
-    let path = request.path_with_query().unwrap_or_default();
+#[maybe_async]
+async fn answered(method: Method, path: &str) -> Result<Answer, Refusal> {
     let Some(name) = path.strip_prefix("/coupons/").and_then(|rest| rest.strip_suffix("/claim")) else {
         return Err(Refusal::of(404, "not_found", "nothing is here", "POST /coupons/NAME/claim"));
     };
-    if !matches!(request.method(), Method::Post) {
+    if !matches!(method, Method::Post) {
         return Err(Refusal::of(405, "not_allowed", "a claim changes the stock", "POST it"));
     }
     // So it needs no escapes in the lock's name, in the origin's path and in the answer.
@@ -47,7 +59,7 @@ fn answered(request: &IncomingRequest) -> Result<Answer, Refusal> {
             "use 1 to 64 letters, digits and hyphens",
         ));
     }
-    claim(&Settings::read()?, name)
+    claim(&Settings::read()?, name).await
 }
 
 /// What the host's environment says.
@@ -77,16 +89,16 @@ impl Settings {
     }
 }
 
-/// Each request has a client of its own: in most edge runtimes it has an instance of its own, too.
-fn claim(settings: &Settings, name: &str) -> Result<Answer, Refusal> {
-    let client = Client::connect(&settings.redis)?;
-    let claimed = claim_with(&client, settings, name);
-    // What a time limit left under way has to be undone now: no code runs once the request is answered.
-    client.close();
+#[maybe_async]
+async fn claim(settings: &Settings, name: &str) -> Result<Answer, Refusal> {
+    let client = host::client(&settings.redis)?;
+    let claimed = claim_with(&client, settings, name).await;
+    host::leave(client);
     claimed
 }
 
-fn claim_with(client: &Client, settings: &Settings, name: &str) -> Result<Answer, Refusal> {
+#[maybe_async]
+async fn claim_with(client: &Client, settings: &Settings, name: &str) -> Result<Answer, Refusal> {
     let options = LockOptions {
         ttl: None,
         renew: None,
@@ -97,23 +109,28 @@ fn claim_with(client: &Client, settings: &Settings, name: &str) -> Result<Answer
         format: None,
         label: Some("edge".to_owned()),
     };
-    let guard = client.lock(&format!("coupon:{name}"), &options)?.acquire(Some(settings.wait))?;
-    let claimed = take_one(&settings.origin, name, &guard);
+    let guard = client.lock(&format!("coupon:{name}"), &options)?.acquire(Some(settings.wait)).await?;
+    let claimed = take_one(&settings.origin, name, &guard).await;
     // The stock is written or it is not, whatever a release finds; the origin refused whoever came too late.
-    let _ = guard.release();
+    let _ = guard.release().await;
     claimed
 }
 
-fn take_one(origin: &Origin, name: &str, guard: &Guard) -> Result<Answer, Refusal> {
-    let left = origin.left(name, guard.remaining())?;
+#[maybe_async]
+async fn take_one(origin: &Origin, name: &str, guard: &Guard) -> Result<Answer, Refusal> {
+    let left = origin.left(name, limit(guard)).await?;
     let Some(left) = left.checked_sub(1) else {
         return Ok(Answer::sold_out(name));
     };
-    // No code of the component runs while the origin is asked, so nothing renews the lock but this.
-    if guard.remaining() < origin::LIMIT {
-        guard.renew(None)?;
+    if host::STANDS_STILL && guard.remaining() < origin::LIMIT {
+        guard.renew(None).await?;
     }
     let token = guard.token();
-    origin.leave(name, left, token, guard.remaining())?;
+    origin.leave(name, left, token, limit(guard)).await?;
     Ok(Answer::claimed(name, left, token))
+}
+
+/// For how long the origin may be asked: while nothing renews the lock, no longer than it lasts.
+fn limit(guard: &Guard) -> u64 {
+    if host::STANDS_STILL { guard.remaining().min(origin::LIMIT) } else { origin::LIMIT }
 }

@@ -1,11 +1,12 @@
-//! The host, by WASI 0.2: sockets that the engine's lines are, the clock, randomness, and waiting for all of it.
+//! The host, by WASI 0.2: sockets that the engine's lines are, the clock, randomness, and waiting for all of it. No
+//! code runs between two calls.
 
 use std::collections::VecDeque;
 use std::io;
 
 use lockwright_machines::reach::unknown_host;
 use lockwright_machines::time::Time;
-use lockwright_wasm_engine::{Action, Engine, Random, Which};
+use lockwright_wasm_engine::{Action, Asked, Engine, Random, Ticket, Which};
 use wasip2::clocks::monotonic_clock;
 #[cfg(feature = "tls")]
 use wasip2::clocks::wall_clock;
@@ -21,6 +22,7 @@ use wasip2::sockets::tcp::TcpSocket;
 use wasip2::sockets::tcp_create_socket::create_tcp_socket;
 
 use crate::layer::{Layer, Security};
+use crate::{Running, Shared};
 
 /// How much is read at a time.
 const ROOM: u64 = 8 << 10;
@@ -48,6 +50,46 @@ impl lockwright_wasm_tls::Host for Wasi {
     fn since_1970() -> std::time::Duration {
         let now = wall_clock::now();
         std::time::Duration::new(now.seconds, now.nanoseconds)
+    }
+}
+
+impl Shared {
+    /// Lets the sockets work until the engine says so, or `limit`.
+    pub(crate) fn until(&self, limit: Option<Time>, done: impl Fn(&Engine, Time) -> bool) -> Time {
+        let Running { engine, sockets } = &mut *self.0.borrow_mut();
+        loop {
+            sockets.work(engine);
+            let at = now();
+            if done(engine, at) || limit.is_some_and(|limit| limit <= at) {
+                return at;
+            }
+            sockets.wait(engine, limit);
+            engine.look(now());
+        }
+    }
+
+    /// Until an acquisition is settled for good: once this call ends nothing renews what was handed over.
+    pub(crate) fn until_granted(&self, asked: &Asked) -> Time {
+        let now = self.until_settled(asked.ticket);
+        self.read(|engine| engine.make_firm(now, asked));
+        self.until(None, |engine, now| engine.is_firm(now, asked))
+    }
+
+    pub(crate) fn until_all_granted(&self, ticket: Ticket) {
+        let now = self.until_settled(ticket);
+        self.read(|engine| engine.make_all_firm(now, ticket));
+        self.until(None, |engine, now| engine.are_firm(now, ticket));
+    }
+
+    /// Ends both connections.
+    pub(crate) fn hang_up(&self) {
+        self.tell(|engine, _| engine.hang_up());
+    }
+
+    /// Sends what nobody waits for.
+    pub(crate) fn send(&self) {
+        let Running { engine, sockets } = &mut *self.0.borrow_mut();
+        sockets.work(engine);
     }
 }
 
@@ -86,9 +128,16 @@ impl Sockets {
         }
     }
 
-    /// Does all that can be done at once; whether that was anything.
-    pub(crate) fn work(&mut self, engine: &mut Engine) -> bool {
-        let mut did = false;
+    /// Hears what came while no code ran, and what time it is.
+    pub(crate) fn hear(&mut self, engine: &mut Engine) -> Time {
+        let at = now();
+        engine.look(at);
+        self.work(engine);
+        at
+    }
+
+    /// Does all that can be done at once.
+    fn work(&mut self, engine: &mut Engine) {
         loop {
             let mut more = false;
             while let Some(action) = engine.next_action() {
@@ -99,9 +148,8 @@ impl Sockets {
                 more |= self.go_on(engine, which);
             }
             if !more {
-                return did;
+                return;
             }
-            did = true;
         }
     }
 
@@ -186,7 +234,7 @@ impl Sockets {
     }
 
     /// Waits until something can be done, or it is time for `engine` to look, or `limit`.
-    pub(crate) fn wait(&self, engine: &Engine, limit: Option<Time>) {
+    fn wait(&self, engine: &Engine, limit: Option<Time>) {
         let mut pollables: Vec<Pollable> = Vec::with_capacity(4);
         for socket in [&self.requests, &self.inbox] {
             match socket {
