@@ -1,5 +1,7 @@
-//! What lies between the engine's bytes and those on a socket: nothing, or TLS in the component that has it.
+//! What lies between the engine's bytes and those on a socket: nothing, or TLS in the component that has it, which is
+//! one for WASI 0.2.
 
+#[cfg(feature = "wasi-0-2")]
 use std::io;
 
 use lockwright_machines::address::invalid;
@@ -16,6 +18,7 @@ pub(crate) enum Security {
 }
 
 /// The same of one connection.
+#[cfg(feature = "wasi-0-2")]
 pub(crate) enum Layer {
     Plain,
     #[cfg(feature = "tls")]
@@ -41,6 +44,7 @@ pub(crate) fn secured(config: Config, given: api::Certificates) -> Result<(Confi
     Ok((config, Security::Plain))
 }
 
+#[cfg(feature = "wasi-0-2")]
 impl Security {
     /// That of a connection which begins.
     pub(crate) fn begin(&self) -> io::Result<Layer> {
@@ -52,6 +56,7 @@ impl Security {
     }
 }
 
+#[cfg(feature = "wasi-0-2")]
 impl Layer {
     /// Whether the server can be spoken to.
     pub(crate) fn is_open(&self) -> bool {

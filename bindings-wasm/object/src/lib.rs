@@ -32,7 +32,7 @@ extern "C" {
 impl server::Storage for Disk {
     fn load(&self, key: &str) -> Option<Written> {
         let parts = Disk::load(self, key)?;
-        Some(Written { kind: text(&parts, 0), record: text(&parts, 1) })
+        Some(Written::of(text(&parts, 0), text(&parts, 1)))
     }
 
     fn keep(&mut self, key: &str, written: &Written) {
@@ -45,7 +45,7 @@ impl server::Storage for Disk {
 
     fn page(&self, after: &str, count: usize) -> Vec<(Arc<str>, Written)> {
         let parts = Disk::page(self, after, u32::try_from(count).unwrap_or(u32::MAX));
-        let at = |at| (text(&parts, at), Written { kind: text(&parts, at + 1), record: text(&parts, at + 2) });
+        let at = |at| (text(&parts, at), Written::of(text(&parts, at + 1), text(&parts, at + 2)));
         (0..parts.length()).step_by(3).map(at).collect()
     }
 }

@@ -25,7 +25,7 @@ pub struct Written {
 
 impl Written {
     /// Those texts.
-    pub fn of(kind: &str, record: &str) -> Self {
+    pub fn of(kind: impl Into<Arc<str>>, record: impl Into<Arc<str>>) -> Self {
         Written { kind: kind.into(), record: record.into(), read: None }
     }
 }

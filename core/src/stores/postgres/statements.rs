@@ -241,7 +241,10 @@ fn read_exchange(changes: &[Change], rows: &[Answer]) -> Result<Exchanged> {
     for answer in rows {
         now = answer.try_get(5)?;
         let row = match answer.try_get::<_, Option<i64>>(2)? {
-            Some(version) => Some(Row { version, written: Written::of(answer.try_get(3)?, answer.try_get(4)?) }),
+            Some(version) => Some(Row {
+                version,
+                written: Written::of(answer.try_get::<_, &str>(3)?, answer.try_get::<_, &str>(4)?),
+            }),
             None => None,
         };
         let is_done: bool = answer.try_get(1)?;
