@@ -61,7 +61,7 @@ pub struct Held {
 /// What kind of thing a machine is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// As in [`Traits`](crate::protocol::Traits).
+    /// As in [`Traits`].
     pub block: u64,
     /// How its waiters are told.
     pub push: Push,
@@ -69,7 +69,7 @@ pub struct Kind {
     pub has_many_holders: bool,
     /// Whoever holds all of it keeps the others out: it is no semaphore, and no gate.
     pub is_of_holders: bool,
-    /// As in [`Traits`](crate::protocol::Traits).
+    /// As in [`Traits`].
     pub bound: bool,
 }
 

@@ -1,4 +1,4 @@
-//! From an address to a store.
+//! What an address says.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,20 +6,13 @@ use std::time::Duration;
 use etcd_client::{Certificate, Identity, TlsOptions};
 use url::Url;
 
-use super::client::Etcd;
 use crate::error::Result;
 use crate::options::ConnectOptions;
-use crate::stores::Store;
 use crate::stores::address::{based, host, identity, listed, pathless, unusable, without_tls};
 use crate::stores::login::Login;
 use crate::uri::Uri;
 
 const PORT: u16 = 2379;
-
-/// The store of `etcd://` or `etcds://`. Sends nothing.
-pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
-    Ok(Etcd::new(Config::read(uri)?))
-}
 
 /// Everything that is known of a cluster before it is dialled.
 pub(super) struct Config {

@@ -10,6 +10,15 @@ mod seats;
 mod transactions;
 mod watches;
 
+use std::sync::Arc;
+
 use lockwright_machines::stores::etcd::layouts;
 
-pub(crate) use config::open;
+use crate::error::Result;
+use crate::stores::Store;
+use crate::uri::Uri;
+
+/// The store of `etcd://` or `etcds://`. Sends nothing.
+pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
+    Ok(client::Etcd::new(config::Config::read(uri)?))
+}

@@ -1,21 +1,14 @@
-//! From an address to a store.
+//! What an address says.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::client::Memcached;
 use crate::error::{Error, Result};
-use crate::stores::Store;
 use crate::stores::address::{based, has_tls_files, host, invalid, pathless};
 use crate::stores::login::Login;
 use crate::uri::Uri;
 
 const PORT: u16 = 11211;
-
-/// The store of `memcached://`. Sends nothing.
-pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
-    Ok(Arc::new(Memcached::new(Config::read(uri)?)))
-}
 
 /// Everything that is known of a server before it is dialled.
 pub(super) struct Config {

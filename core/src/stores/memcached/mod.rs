@@ -7,6 +7,15 @@ mod driver;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 
+use std::sync::Arc;
+
 use lockwright_machines::stores::memcached::{clock, layouts, wire};
 
-pub(crate) use config::open;
+use crate::error::Result;
+use crate::stores::Store;
+use crate::uri::Uri;
+
+/// The store of `memcached://`. Sends nothing.
+pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(client::Memcached::new(config::Config::read(uri)?)))
+}

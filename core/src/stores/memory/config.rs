@@ -1,17 +1,12 @@
-//! From an address to a store.
+//! What an address says.
 
-use std::sync::Arc;
-
-use super::client::Memory;
 use crate::error::{Error, Result};
-use crate::stores::Store;
 use crate::uri::Uri;
 
-/// The store of `memory://` or `memory://name`.
-pub(crate) fn open(uri: &Uri) -> Result<Arc<dyn Store>> {
+/// The name of what all clients of one process share under it.
+pub(super) fn space(uri: &Uri) -> Result<&str> {
     if !matches!(uri.url().path(), "" | "/") {
         return Err(Error::invalid("connect", "memory:// takes a name and no path: memory://name"));
     }
-    let space = uri.url().host_str().unwrap_or_default();
-    Ok(Arc::new(Memory::new(space, uri.redacted(), &uri.connect.prefix)))
+    Ok(uri.url().host_str().unwrap_or_default())
 }

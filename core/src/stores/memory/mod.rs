@@ -3,6 +3,15 @@
 mod client;
 mod config;
 
+use std::sync::Arc;
+
 use lockwright_machines::stores::memory::layouts;
 
-pub(crate) use config::open;
+use crate::error::Result;
+use crate::stores::Store;
+use crate::uri::Uri;
+
+/// The store of `memory://` or `memory://name`.
+pub(crate) fn open(uri: &Uri) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(client::Memory::new(config::space(uri)?, uri.redacted(), &uri.connect.prefix)))
+}

@@ -18,9 +18,11 @@ use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
 use crate::protocol::{Call, InboxId, Reply, Request};
 use crate::stores::sql::config::Config;
+use crate::stores::sql::database;
 use crate::stores::sql::joined::Executor;
-use crate::stores::sql::session::Pinned;
-use crate::stores::sql::store::{self, SqlStore, silent};
+use crate::stores::sql::patience::silent;
+use crate::stores::sql::pinned::Pinned;
+use crate::stores::sql::store::SqlStore;
 use crate::stores::sql::table::{Change, Exchanged, Failure, Listed, Range, Table, Update, Window};
 use crate::stores::{BoxFuture, Sink, Store};
 use crate::time::StoreTime;
@@ -173,7 +175,7 @@ impl Executor for Arc<Database> {
     }
 }
 
-impl store::Database for Arc<Database> {
+impl database::Database for Arc<Database> {
     const SCHEMA: &'static str = native::SCHEMA;
     const MAKE: &'static Call = &native::MAKE;
     const EXAMINATION: &'static Examination = &EXAMINATION;

@@ -11,4 +11,13 @@ mod pinned;
 mod statements;
 mod wire;
 
-pub(crate) use config::open;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::stores::Store;
+use crate::uri::Uri;
+
+/// The store of `mysql://` or `mariadb://`. Sends nothing.
+pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
+    Ok(client::store(config::read(uri)?))
+}

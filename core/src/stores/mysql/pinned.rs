@@ -7,7 +7,7 @@ use super::{failure, statements};
 use crate::protocol::{Reply, Request};
 use crate::stores::BoxFuture;
 use crate::stores::sql::config::Config;
-use crate::stores::sql::session::Pinned;
+use crate::stores::sql::pinned::Pinned;
 use crate::stores::sql::table::Failure;
 
 /// See the [module](self).

@@ -20,11 +20,13 @@ use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
 use crate::protocol::{Call, Channel, InboxId, Reply, Request};
 use crate::stores::sql::config::Config;
+use crate::stores::sql::database;
 use crate::stores::sql::joined::Executor;
-use crate::stores::sql::session::Pinned;
-use crate::stores::sql::store::{SqlStore, silent};
+use crate::stores::sql::patience::silent;
+use crate::stores::sql::pinned::Pinned;
+use crate::stores::sql::store::SqlStore;
 use crate::stores::sql::table::{Change, Exchanged, Failure, Listed, Range, Table, Update, Window};
-use crate::stores::{BoxFuture, Sink, Store, Subscription, sql};
+use crate::stores::{BoxFuture, Sink, Store, Subscription};
 use crate::time::StoreTime;
 
 /// The database, and the connection to it.
@@ -162,7 +164,7 @@ impl Executor for Arc<Database> {
     }
 }
 
-impl sql::store::Database for Arc<Database> {
+impl database::Database for Arc<Database> {
     const SCHEMA: &'static str = native::SCHEMA;
     const MAKE: &'static Call = &native::MAKE;
     const EXAMINATION: &'static Examination = &EXAMINATION;

@@ -1,10 +1,6 @@
-//! From an address to a store.
+//! What an address says.
 
-use std::sync::Arc;
-
-use super::client::store;
 use crate::error::Result;
-use crate::stores::Store;
 use crate::stores::sql::config::{Config, Dialect};
 use crate::uri::Uri;
 
@@ -15,7 +11,7 @@ const DIALECT: Dialect = Dialect {
     names_database: false,
 };
 
-/// The store of `postgres://` or `postgresql://`. Sends nothing.
-pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
-    Ok(store(Config::read(&DIALECT, uri)?))
+/// Reads an address.
+pub(super) fn read(uri: &mut Uri) -> Result<Config> {
+    Config::read(&DIALECT, uri)
 }

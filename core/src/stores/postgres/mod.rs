@@ -9,4 +9,13 @@ mod inbox;
 mod pinned;
 mod statements;
 
-pub(crate) use config::open;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::stores::Store;
+use crate::uri::Uri;
+
+/// The store of `postgres://` or `postgresql://`. Sends nothing.
+pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
+    Ok(client::store(config::read(uri)?))
+}

@@ -12,7 +12,7 @@ use crate::platform::random;
 use crate::protocol::{Reply, Request};
 use crate::stores::BoxFuture;
 use crate::stores::sql::config::Config;
-use crate::stores::sql::session::Pinned;
+use crate::stores::sql::pinned::Pinned;
 use crate::stores::sql::table::Failure;
 use crate::time::StoreTime;
 

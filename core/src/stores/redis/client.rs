@@ -13,13 +13,13 @@ use tokio::time::timeout;
 
 use super::config::Config;
 use super::exchange::{Exchange, Manner, may_grant};
-use super::failover;
+use super::failover::{self, NAMED};
 use super::greeting::{self, Welcome};
 use super::inbox::kept;
 use super::layouts::sentinels::asked;
 use super::layouts::{self, examination, survey};
 use super::replicas::Replicas;
-use super::sentinels::{self, NAMED};
+use super::sentinels;
 use super::shared_connection::{SharedConnection, Values};
 use super::shortcut;
 use super::socket::{Connection, unreachable};

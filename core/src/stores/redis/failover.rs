@@ -17,7 +17,6 @@ use lockwright_machines::{OTHER_LEASES, YOUNG};
 
 use super::exchange::may_grant;
 use super::layouts::marker;
-use super::sentinels::NAMED;
 use super::slots;
 use crate::error::{Error, Result};
 use crate::options::MAX_TTL;
@@ -25,6 +24,9 @@ use crate::protocol::{Reply, Request, Requests, StoreEvent};
 use crate::session::margin;
 use crate::stores::address::invalid;
 use crate::uri::{Uri, span};
+
+/// How long a connection serves whose server was named as the master.
+pub(super) const NAMED: Duration = Duration::from_secs(1);
 
 /// The shortest that is of any use.
 const SHORTEST: Duration = Duration::from_secs(1);

@@ -9,12 +9,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use lockwright_machines::error::{is_nobody_there, with_nobody_there};
 use redis::Value;
 
 use super::config::{Config, Endpoint, Sentinels};
+use super::failover::NAMED;
 use super::greeting::{Greeting, Welcome};
 use super::tasks;
 use crate::error::{Error, Kind, Result};
@@ -23,8 +23,6 @@ use crate::protocol::Reply;
 use crate::stores::{Answered, Outcome, not_sent};
 use crate::time::Time;
 
-/// How long a connection serves whose server was named as the master.
-pub(super) const NAMED: Duration = Duration::from_secs(1);
 /// This part of the time for a new connection is one sentinel's.
 const SHARE: u32 = 4;
 

@@ -11,9 +11,11 @@
 //! neither a client's wrong idea of the clock nor a statement that comes late grants anything.
 
 pub(super) mod config;
+pub(super) mod database;
 pub(super) mod joined;
 mod known;
-mod patience;
+pub(super) mod patience;
+pub(super) mod pinned;
 pub(super) mod records;
 mod rows;
 pub(super) mod session;

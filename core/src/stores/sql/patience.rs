@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::store::silent;
 use super::table::Failure;
+use crate::error::{Error, Kind};
 use crate::time::Time;
 
 /// A clock that runs wrong by this at most.
@@ -37,4 +37,10 @@ impl Patience {
         let lasts = self.response_timeout + self.longest;
         given_up.after(lasts + lasts / DRIFT_DIVISOR + SLACK)
     }
+}
+
+/// No answer came in time.
+pub(crate) fn silent() -> Error {
+    let message = "the database did not answer in time; see whether it runs and is reachable";
+    Error::new(Kind::Unavailable, "connect", message)
 }

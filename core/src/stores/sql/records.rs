@@ -13,8 +13,7 @@ use tokio::sync::MutexGuard;
 use tokio::time::timeout;
 
 use super::known::{Entry, Known};
-use super::patience::{DRIFT_DIVISOR, Patience};
-use super::store::silent;
+use super::patience::{DRIFT_DIVISOR, Patience, silent};
 use super::table::{Change, Exchanged, Expected, Failure, Range, Row, Seen, Table, Window};
 use crate::name::MAX_BYTES;
 use crate::platform::mutex::locked;

@@ -14,9 +14,10 @@ use lockwright_machines::stores::sql::of_connection::{TOO_MANY, Wanted};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::patience::Patience;
-use super::session::{Pinned, attempt, unsaid};
-use super::store::{Database, silent};
+use super::database::Database;
+use super::patience::{Patience, silent};
+use super::pinned::Pinned;
+use super::session::{attempt, unsaid};
 use super::table::Failure;
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;

@@ -16,29 +16,22 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::store::{Database, silent};
+use super::database::Database;
+use super::patience::silent;
+use super::pinned::Pinned;
 use super::table::Failure;
 use crate::error::Error;
 use crate::platform::clock;
 use crate::platform::mutex::locked;
 use crate::protocol::{Arg, Reply, Request};
 use crate::session::margin;
-use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, not_sent};
+use crate::stores::{Answered, Closing, Outcome, Sink, not_sent};
 use crate::time::Time;
 
 /// How many parts of its ttl a connection is silent for at most.
 const BEATS: u32 = 4;
 /// What goes out at once.
 const BATCH: usize = 256;
-
-/// A connection that nobody else uses.
-pub(crate) trait Pinned: Send {
-    /// What `requests` come to, each a row.
-    fn ask<'a>(&'a mut self, requests: &'a [Request]) -> BoxFuture<'a, Result<Vec<Reply>, Failure>>;
-
-    /// Ends when the connection does.
-    fn ended(&mut self) -> BoxFuture<'_, ()>;
-}
 
 /// See the [module](self).
 pub(super) struct Session<D> {

@@ -1,65 +1,24 @@
 //! A store of [records](super::records) in some database.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::stores::sql;
-use lockwright_machines::stores::sql::examination::Examination;
-use lockwright_machines::stores::sql::of_connection::{Around, Of, Wanted};
+use lockwright_machines::stores::sql::of_connection::{Of, Wanted};
 
-use super::config::Config;
-use super::joined::{Executor, Statements, is_statement};
-use super::patience::Patience;
+use super::database::Database;
+use super::joined::{Statements, is_statement};
+use super::patience::{Patience, silent};
 use super::records::Records;
 use super::rows::Rows;
-use super::session::{Pinned, Session};
-use super::table::{Failure, Table};
-use crate::error::{Error, Kind};
+use super::session::Session;
+use super::table::Failure;
 use crate::finding::Finding;
 use crate::platform::{clock, runtime};
-use crate::protocol::{Call, Channel, InboxId, Inquiry, Layout, Reply, Request, Requests};
+use crate::protocol::{Call, Inquiry, Layout, Reply, Request, Requests};
 use crate::session::Inbox;
 use crate::stores::{Answered, BoxFuture, Closing, Ends, Outcome, Schema, Sink, Store, Subscription, Topic, not_sent};
 use crate::time::Time;
-
-/// A database with a [`Table`] in it, and how it is spoken to.
-pub(crate) trait Database: Table + Executor + Clone {
-    /// The text of the schema.
-    const SCHEMA: &'static str;
-    /// Makes what it says.
-    const MAKE: &'static Call;
-    /// How it is examined.
-    const EXAMINATION: &'static Examination;
-    /// What is said on a connection that has a row.
-    const AROUND: &'static Around;
-
-    fn config(&self) -> &Config;
-
-    /// How long a statement may last at the server that began there.
-    fn longest(&self) -> Duration;
-
-    /// Makes the table where there is none.
-    fn make(&self, patience: Duration) -> BoxFuture<'_, Result<(), Failure>>;
-
-    /// What the call of the examination comes to: a name and a value a line.
-    fn said(&self, patience: Duration) -> BoxFuture<'_, Result<String, Failure>>;
-
-    /// Listens at an inbox and reports to `sink` until that is gone.
-    fn listen(&self, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()>;
-
-    /// Listens on a channel that tells of the lock under `key`, with [sinks](Sink) and work as for any subscription.
-    fn hear(&self, channel: Channel<'_>, key: &Arc<str>, sink: Weak<dyn Sink>) -> Subscription {
-        let _ = (channel, key, sink);
-        Subscription::of(Inbox::Unavailable)
-    }
-
-    /// A connection for a session, which the server ends where that is silent for its ttl.
-    fn pin(&self) -> BoxFuture<'_, crate::Result<Box<dyn Pinned>>>;
-
-    /// Ends the connections that nobody asks anything on.
-    fn close(&self);
-}
 
 /// See the [module](self).
 pub(crate) struct SqlStore<D> {
@@ -174,12 +133,6 @@ impl Place {
             None => Place::Records,
         }
     }
-}
-
-/// No answer came in time.
-pub(crate) fn silent() -> Error {
-    let message = "the database did not answer in time; see whether it runs and is reachable";
-    Error::new(Kind::Unavailable, "connect", message)
 }
 
 /// Ends the listening at an inbox.

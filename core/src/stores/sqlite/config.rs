@@ -9,15 +9,8 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use super::client::SqliteStore;
 use crate::error::{Error, Result};
-use crate::stores::Store;
 use crate::uri::Uri;
-
-/// The store of `sqlite:`. Opens nothing yet.
-pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
-    Ok(Arc::new(SqliteStore::new(Config::read(uri)?)))
-}
 
 /// One lock file and how it is used.
 #[derive(Clone, Debug)]
@@ -69,7 +62,7 @@ impl Config {
     ///
     /// # Errors
     /// `invalid_config` that says what is wrong with the address or its options.
-    fn read(uri: &Uri) -> Result<Self> {
+    pub(super) fn read(uri: &Uri) -> Result<Self> {
         let options = &uri.connect;
         if options.ca.is_some() || options.cert.is_some() || options.key.is_some() || options.credentials.is_some() {
             return invalid(

@@ -14,4 +14,13 @@ mod place;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use config::open;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::stores::Store;
+use crate::uri::Uri;
+
+/// The store of `sqlite:`. Opens nothing yet.
+pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(client::SqliteStore::new(config::Config::read(uri)?)))
+}

@@ -1,14 +1,12 @@
-//! From an address to a store.
+//! What an address says.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use url::Url;
 
-use super::client::ZooKeeper;
 use super::wire::Acl;
 use crate::error::Result;
-use crate::stores::Store;
 use crate::stores::address::{based, decode, host, invalid, listed, without_tls};
 use crate::stores::login::Login;
 use crate::stores::tls::{self, Tls};
@@ -19,11 +17,6 @@ const PORT: u16 = 2181;
 const TICK: Duration = Duration::from_secs(2);
 /// All that may be done to a node.
 const ALL: i32 = 31;
-
-/// The store of `zookeeper://` or `zookeepers://`. Sends nothing.
-pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
-    Ok(Arc::new(ZooKeeper::new(Config::read(uri)?)))
-}
 
 /// Everything that is known of an ensemble before a server is dialled.
 pub(super) struct Config {

@@ -12,6 +12,15 @@ mod sasl;
 mod session;
 mod wire;
 
+use std::sync::Arc;
+
 use lockwright_machines::stores::zookeeper::layouts;
 
-pub(crate) use config::open;
+use crate::error::Result;
+use crate::stores::Store;
+use crate::uri::Uri;
+
+/// The store of `zookeeper://` or `zookeepers://`. Sends nothing.
+pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(client::ZooKeeper::new(config::Config::read(uri)?)))
+}

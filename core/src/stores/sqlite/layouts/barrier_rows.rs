@@ -1,4 +1,4 @@
-//! Barriers beside `native`: the rules of [`lockwright_machines::barrier_cell`] on [rows](super::gates).
+//! Barriers beside `native`: the rules of [`lockwright_machines::barrier_cell`] on [rows](super::gate_rows).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Latches beside `native`: the rules of [`lockwright_machines::latch_cell`] on [rows](super::gates).
+//! Latches beside `native`: the rules of [`lockwright_machines::latch_cell`] on [rows](super::gate_rows).
 
 use lockwright_machines::cell::Runs;
 use lockwright_machines::engine::RecordKind;
