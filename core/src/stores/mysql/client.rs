@@ -11,7 +11,8 @@ use lockwright_machines::stores::sql::of_connection::Around;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::line::{Answers, Broken, Dialled, Line, Question, dial};
+use super::connection::{Dialled, dial};
+use super::line::{Answers, Broken, Line, Question};
 use super::{failure, inbox, pinned, statements};
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;

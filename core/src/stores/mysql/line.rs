@@ -1,24 +1,16 @@
-//! A connection to the server.
+//! A connection on which the server answers one packet after the other.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, ReadBuf};
-use tokio::time::timeout;
 
-use super::wire::{self, Bindings, First, Login, Next, Prepared, Said, Values, Who};
-use super::{failure, statements};
+use super::wire::{self, Bindings, First, Next, Prepared, Said, Values};
 use crate::error::{Error, Kind};
 use crate::stores::pipe::Pipe;
-use crate::stores::sql::config::{Config, has_no_tls};
-use crate::time::StoreTime;
-
-/// Far longer than what any server says first.
-const LONGEST_GREETING: usize = 4096;
 
 /// See the [module](self).
 pub(super) struct Line {
@@ -75,59 +67,6 @@ impl From<Error> for Broken {
     }
 }
 
-/// A connection that was made.
-pub(super) struct Dialled {
-    pub(super) line: Line,
-    /// What the database's clock said, where its table can be used if there is one; else why not.
-    pub(super) now: crate::Result<StoreTime>,
-}
-
-/// Dials.
-///
-/// # Errors
-/// `unavailable` where nobody answers, `auth` where the server wants somebody else, `protocol` where it is none.
-pub(super) async fn dial(config: &Config, longest: Duration) -> crate::Result<Dialled> {
-    match timeout(config.connect_timeout, dial_at_leisure(config, longest)).await {
-        Ok(dialled) => dialled,
-        Err(_) => Err(config.unreachable(io::ErrorKind::TimedOut.into())),
-    }
-}
-
-async fn dial_at_leisure(config: &Config, longest: Duration) -> crate::Result<Dialled> {
-    let credentials = config.login.credentials_aside().await?;
-    let broken = |broken| match broken {
-        Broken::Connection(error) => config.unreachable(error),
-        Broken::Garbled(error) => error,
-    };
-    let mut stream = config.reach().await?;
-    // Whoever else speaks first says no number of a packet, or none that a greeting has.
-    let head = read_head(&mut stream).await.map_err(broken)?;
-    if head.number != 0 || head.length > LONGEST_GREETING {
-        return Err(wire::garbled());
-    }
-    let greeting = match wire::greeting(&read_rest(&mut stream, head).await.map_err(broken)?)? {
-        Ok(greeting) => greeting,
-        Err(said) => return Err(failure::of_server(&said)),
-    };
-    let who = Who {
-        user: if credentials.user.is_empty() { "root" } else { &credentials.user },
-        password: &credentials.password,
-        database: config.database.as_deref().unwrap_or_default(),
-        is_secure: config.tls.is_some(),
-    };
-    if who.is_secure {
-        if !greeting.has_tls {
-            return Err(config.unreachable(has_no_tls()));
-        }
-        write(&mut stream, 1, &who.asks_for_tls()).await.map_err(broken)?;
-    }
-    let pipe = Pipe::over(stream, config.tls.as_ref()).await.map_err(|error| config.unreachable(error))?;
-    let mut line = Line { pipe: BufReader::new(pipe), prepared: HashMap::new() };
-    line.log_in(&who, who.logs_in(&greeting)?).await.map_err(broken)??;
-    let settled = line.say(&statements::settle(longest)).await.map_err(broken)?;
-    Ok(Dialled { line, now: statements::settled(settled) })
-}
-
 impl From<String> for Question {
     fn from(statements: String) -> Self {
         Question::Text(statements)
@@ -135,18 +74,9 @@ impl From<String> for Question {
 }
 
 impl Line {
-    async fn log_in(&mut self, who: &Who<'_>, sends: Vec<u8>) -> Result<crate::Result<()>, Broken> {
-        write(self.pipe.get_mut(), if who.is_secure { 2 } else { 1 }, &sends).await?;
-        loop {
-            let (number, packet) = read(&mut self.pipe).await?;
-            match who.goes_on(&packet) {
-                Ok(Login::Done) => return Ok(Ok(())),
-                Ok(Login::Waits) => {}
-                Ok(Login::Sends(more)) => write(self.pipe.get_mut(), number.wrapping_add(1), &more).await?,
-                Ok(Login::Refused(said)) => return Ok(Err(failure::of_server(&said))),
-                Err(error) => return Ok(Err(error)),
-            }
-        }
+    /// One on which the server waits for what is asked.
+    pub(super) fn over(pipe: BufReader<Pipe>) -> Self {
+        Line { pipe, prepared: HashMap::new() }
     }
 
     /// What comes of it.
@@ -247,12 +177,12 @@ impl Line {
 }
 
 /// How a packet begins.
-struct Head {
-    length: usize,
-    number: u8,
+pub(super) struct Head {
+    pub(super) length: usize,
+    pub(super) number: u8,
 }
 
-async fn read_head(from: &mut (impl AsyncRead + Unpin)) -> Result<Head, Broken> {
+pub(super) async fn read_head(from: &mut (impl AsyncRead + Unpin)) -> Result<Head, Broken> {
     let mut head = [0; 4];
     from.read_exact(&mut head).await?;
     let [low, middle, high, number] = head;
@@ -260,13 +190,16 @@ async fn read_head(from: &mut (impl AsyncRead + Unpin)) -> Result<Head, Broken> 
 }
 
 /// The next packet's number and payload.
-async fn read(from: &mut (impl AsyncRead + Unpin)) -> Result<(u8, Vec<u8>), Broken> {
+pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> Result<(u8, Vec<u8>), Broken> {
     let head = read_head(from).await?;
     let number = head.number;
     Ok((number, read_rest(from, head).await?))
 }
 
-async fn read_rest(from: &mut (impl AsyncRead + Unpin), Head { length, .. }: Head) -> Result<Vec<u8>, Broken> {
+pub(super) async fn read_rest(
+    from: &mut (impl AsyncRead + Unpin),
+    Head { length, .. }: Head,
+) -> Result<Vec<u8>, Broken> {
     if length == wire::LONGEST {
         return Err(wire::garbled().into());
     }
@@ -279,7 +212,11 @@ async fn read_rest(from: &mut (impl AsyncRead + Unpin), Head { length, .. }: Hea
     Ok(payload)
 }
 
-async fn write(to: &mut (impl tokio::io::AsyncWrite + Unpin), number: u8, payload: &[u8]) -> Result<(), Broken> {
+pub(super) async fn write(
+    to: &mut (impl tokio::io::AsyncWrite + Unpin),
+    number: u8,
+    payload: &[u8],
+) -> Result<(), Broken> {
     let length = u32::try_from(payload.len()).ok().filter(|length| (*length as usize) < wire::LONGEST);
     let length = length.ok_or_else(|| {
         let message = "a record is longer than MySQL takes in one packet, 16 MiB; have fewer wait in one fair queue";

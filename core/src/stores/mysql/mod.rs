@@ -2,6 +2,7 @@
 
 mod client;
 mod config;
+mod connection;
 mod failure;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;

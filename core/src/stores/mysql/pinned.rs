@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::line::{Dialled, Line, dial};
+use super::connection::{Dialled, dial};
+use super::line::Line;
 use super::{failure, statements};
 use crate::protocol::{Reply, Request};
 use crate::stores::BoxFuture;
