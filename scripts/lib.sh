@@ -65,6 +65,9 @@ cargo_for() {
   CARGO_TARGET_DIR=$TARGET/cross cargo "${build_std[@]}" "$2" --target "$target" "${@:3}"
 }
 
+# wasm_pack ARGUMENT...: makes components, or JavaScript, of modules for WebAssembly, and composes components.
+wasm_pack() { cargo run --quiet --locked --manifest-path "$ROOT/bindings-wasm/Cargo.toml" -p lockwright-pack -- "$@"; }
+
 # need_venv [FOLDER REQUIREMENTS]: Python tools of the tree's own, so that nothing is installed into the system's Python.
 need_venv() {
   need_command python3 python3

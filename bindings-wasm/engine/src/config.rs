@@ -98,12 +98,12 @@ impl Config {
         };
         let options = uri.connect.clone();
         if options.ca.is_some() || options.cert.is_some() || options.key.is_some() {
+            if !place.is_secure {
+                return Err(invalid("ca, cert and key are for an address with TLS"));
+            }
             let message = "ca, cert and key name files, and there are none in WebAssembly; where there is TLS \
                            certificates are given as text";
-            return Err(match place.is_secure {
-                true => Error::unsupported("connect", message),
-                false => invalid("ca, cert and key are for an address with TLS"),
-            });
+            return Err(Error::unsupported("connect", message));
         }
         uri.check_all_read()?;
         let login = Login(credentials(uri.url())?);

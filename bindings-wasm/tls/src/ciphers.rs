@@ -56,11 +56,13 @@ type Sealed = Result<(), Error>;
 /// A cipher in TLS 1.3.
 pub(crate) struct Tls13<C>(pub(crate) PhantomData<fn() -> C>);
 
-/// A cipher in TLS 1.2 of which each record says its nonce.
-pub(crate) struct Explicit<C>(pub(crate) PhantomData<fn() -> C>);
+/// A cipher in TLS 1.2, of whose nonce so many bytes stand before each record.
+pub(crate) struct Tls12<C, const SAID: usize>(pub(crate) PhantomData<fn() -> C>);
 
-/// A cipher in TLS 1.2 of which the number of a record is the nonce.
-pub(crate) struct Implicit<C>(pub(crate) PhantomData<fn() -> C>);
+/// Each record says its nonce.
+pub(crate) const EXPLICIT: usize = 8;
+/// The number of a record is the nonce.
+pub(crate) const IMPLICIT: usize = 0;
 
 impl<C: Cipher> Tls13AeadAlgorithm for Tls13<C> {
     fn encrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageEncrypter> {
@@ -114,16 +116,13 @@ impl<C: Cipher> MessageDecrypter for Records13<C> {
     }
 }
 
-/// The part of the nonce that a record says in TLS 1.2.
-const SAID: usize = 8;
-
-impl<C: Cipher> Tls12AeadAlgorithm for Explicit<C> {
+impl<C: Cipher, const SAID: usize> Tls12AeadAlgorithm for Tls12<C, SAID> {
     fn encrypter(&self, key: AeadKey, iv: &[u8], said: &[u8]) -> Box<dyn MessageEncrypter> {
-        Box::new(Records12::<C> { cipher: keyed(&key), iv: joined(iv, said), said: SAID })
+        Box::new(Records12::<C, SAID> { cipher: keyed(&key), iv: joined(iv, said) })
     }
 
     fn decrypter(&self, key: AeadKey, iv: &[u8]) -> Box<dyn MessageDecrypter> {
-        Box::new(Records12::<C> { cipher: keyed(&key), iv: joined(iv, &[0; SAID]), said: SAID })
+        Box::new(Records12::<C, SAID> { cipher: keyed(&key), iv: joined(iv, &[]) })
     }
 
     fn key_block_shape(&self) -> KeyBlockShape {
@@ -140,74 +139,50 @@ impl<C: Cipher> Tls12AeadAlgorithm for Explicit<C> {
     }
 }
 
-impl<C: Cipher> Tls12AeadAlgorithm for Implicit<C> {
-    fn encrypter(&self, key: AeadKey, iv: &[u8], _: &[u8]) -> Box<dyn MessageEncrypter> {
-        Box::new(Records12::<C> { cipher: keyed(&key), iv: joined(iv, &[]), said: 0 })
-    }
-
-    fn decrypter(&self, key: AeadKey, iv: &[u8]) -> Box<dyn MessageDecrypter> {
-        Box::new(Records12::<C> { cipher: keyed(&key), iv: joined(iv, &[]), said: 0 })
-    }
-
-    fn key_block_shape(&self) -> KeyBlockShape {
-        KeyBlockShape { enc_key_len: C::key_size(), fixed_iv_len: 12, explicit_nonce_len: 0 }
-    }
-
-    fn extract_keys(
-        &self,
-        _: AeadKey,
-        _: &[u8],
-        _: &[u8],
-    ) -> Result<ConnectionTrafficSecrets, UnsupportedOperationError> {
-        Err(UnsupportedOperationError)
-    }
-}
-
+/// What stands of the nonce, and zeros.
 fn joined(iv: &[u8], said: &[u8]) -> [u8; 12] {
     let mut whole = [0; 12];
     whole.iter_mut().zip(iv.iter().chain(said)).for_each(|(byte, from)| *byte = *from);
     whole
 }
 
-struct Records12<C> {
+struct Records12<C, const SAID: usize> {
     cipher: Option<C>,
     iv: [u8; 12],
-    /// How much of the nonce stands before each record.
-    said: usize,
 }
 
-impl<C: Cipher> MessageEncrypter for Records12<C> {
+impl<C: Cipher, const SAID: usize> MessageEncrypter for Records12<C, SAID> {
     fn encrypt(&mut self, message: OutboundPlainMessage<'_>, number: u64) -> Result<OutboundOpaqueMessage, Error> {
         let (typ, version, length) = (message.typ, message.version, message.payload.len());
         // Unlike for any other record with this key, as each has a number of its own.
         let nonce = Nonce::new(&self.iv.into(), number).0;
         let mut payload = PrefixedPayload::with_capacity(self.encrypted_payload_len(length));
-        payload.extend_from_slice(&nonce[nonce.len() - self.said..]);
+        payload.extend_from_slice(&nonce[nonce.len() - SAID..]);
         payload.extend_from_chunks(&message.payload);
         let cipher = self.cipher.as_ref().ok_or(Error::EncryptError)?;
-        seal(cipher, nonce, &make_tls12_aad(number, typ, version, length), &mut payload, self.said)?;
+        seal(cipher, nonce, &make_tls12_aad(number, typ, version, length), &mut payload, SAID)?;
         Ok(OutboundOpaqueMessage::new(typ, version, payload))
     }
 
     fn encrypted_payload_len(&self, length: usize) -> usize {
-        self.said + length + TAG
+        SAID + length + TAG
     }
 }
 
-impl<C: Cipher> MessageDecrypter for Records12<C> {
+impl<C: Cipher, const SAID: usize> MessageDecrypter for Records12<C, SAID> {
     fn decrypt<'a>(
         &mut self,
         mut message: InboundOpaqueMessage<'a>,
         number: u64,
     ) -> Result<InboundPlainMessage<'a>, Error> {
-        let length = message.payload.len().checked_sub(self.said + TAG).ok_or(Error::DecryptError)?;
-        let nonce = match self.said {
-            0 => Nonce::new(&self.iv.into(), number).0,
+        let length = message.payload.len().checked_sub(SAID + TAG).ok_or(Error::DecryptError)?;
+        let nonce = match SAID {
+            IMPLICIT => Nonce::new(&self.iv.into(), number).0,
             said => joined(&self.iv[..12 - said], &message.payload[..said]),
         };
         let about = make_tls12_aad(number, message.typ, message.version, length);
         let cipher = self.cipher.as_ref().ok_or(Error::DecryptError)?;
-        open(cipher, nonce, &about, &mut message.payload, self.said)?;
+        open(cipher, nonce, &about, &mut message.payload, SAID)?;
         if length > LARGEST {
             return Err(Error::PeerSentOversizedRecord);
         }
@@ -228,8 +203,9 @@ mod tests {
     fn ends() -> Vec<Ends> {
         let key = || AeadKey::from([7; 32]);
         let iv = || Iv::from([3; 12]);
-        let (gcm13, gcm12) = (Tls13::<Aes256Gcm>(PhantomData), Explicit::<Aes256Gcm>(PhantomData));
-        let (chacha13, chacha12) = (Tls13::<ChaCha20Poly1305>(PhantomData), Implicit::<ChaCha20Poly1305>(PhantomData));
+        let (gcm13, gcm12) = (Tls13::<Aes256Gcm>(PhantomData), Tls12::<Aes256Gcm, EXPLICIT>(PhantomData));
+        let (chacha13, chacha12) =
+            (Tls13::<ChaCha20Poly1305>(PhantomData), Tls12::<ChaCha20Poly1305, IMPLICIT>(PhantomData));
         vec![
             ("1.3 gcm", gcm13.encrypter(key(), iv()), gcm13.decrypter(key(), iv())),
             ("1.3 chacha", chacha13.encrypter(key(), iv()), chacha13.decrypter(key(), iv())),
@@ -267,7 +243,7 @@ mod tests {
                     spoilt[at] ^= 1;
                     assert!(opened(&mut *opens, spoilt, number).is_err(), "{what}: byte {at} of {}", record.len());
                 }
-                for length in [0, 1, TAG - 1, TAG, SAID + TAG - 1, record.len() - 1] {
+                for length in [0, 1, TAG - 1, TAG, EXPLICIT + TAG - 1, record.len() - 1] {
                     let part = record[..length.min(record.len() - 1)].to_vec();
                     assert!(opened(&mut *opens, part, number).is_err(), "{what}: {length} bytes of {}", record.len());
                 }
@@ -282,6 +258,6 @@ mod tests {
     #[test]
     fn keys_have_the_length_of_their_cipher() {
         assert_eq!([Tls13::<Aes128Gcm>(PhantomData).key_len(), Tls13::<Aes256Gcm>(PhantomData).key_len()], [16, 32]);
-        assert_eq!(Explicit::<Aes128Gcm>(PhantomData).key_block_shape().enc_key_len, 16);
+        assert_eq!(Tls12::<Aes128Gcm, EXPLICIT>(PhantomData).key_block_shape().enc_key_len, 16);
     }
 }

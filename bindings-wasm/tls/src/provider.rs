@@ -19,7 +19,7 @@ use rustls::{
 };
 
 use crate::Host;
-use crate::ciphers::{Explicit, Implicit, Tls13};
+use crate::ciphers::{EXPLICIT, IMPLICIT, Tls12, Tls13};
 use crate::exchange::{Nist, X25519};
 use crate::hashes::{HMAC_SHA256, HMAC_SHA384, SHA256, SHA384};
 use crate::{sign, verify};
@@ -52,7 +52,7 @@ macro_rules! suite {
             kx: KeyExchangeAlgorithm::ECDHE,
             sign: $sign,
             prf_provider: &PrfUsingHmac(&$hmac),
-            aead_alg: &$nonce::<$cipher>(PhantomData),
+            aead_alg: &Tls12::<$cipher, $nonce>(PhantomData),
         })
     };
 }
@@ -65,12 +65,12 @@ static SUITES: [SupportedCipherSuite; 9] = [
     suite!(1.3 TLS13_AES_256_GCM_SHA384 Aes256Gcm SHA384 HMAC_SHA384 GCM_RECORDS),
     suite!(1.3 TLS13_AES_128_GCM_SHA256 Aes128Gcm SHA256 HMAC_SHA256 GCM_RECORDS),
     suite!(1.3 TLS13_CHACHA20_POLY1305_SHA256 ChaCha20Poly1305 SHA256 HMAC_SHA256 u64::MAX),
-    suite!(1.2 TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 Explicit Aes256Gcm ECDSA SHA384 HMAC_SHA384 GCM_RECORDS),
-    suite!(1.2 TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 Explicit Aes128Gcm ECDSA SHA256 HMAC_SHA256 GCM_RECORDS),
-    suite!(1.2 TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 Implicit ChaCha20Poly1305 ECDSA SHA256 HMAC_SHA256 u64::MAX),
-    suite!(1.2 TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 Explicit Aes256Gcm RSA SHA384 HMAC_SHA384 GCM_RECORDS),
-    suite!(1.2 TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 Explicit Aes128Gcm RSA SHA256 HMAC_SHA256 GCM_RECORDS),
-    suite!(1.2 TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 Implicit ChaCha20Poly1305 RSA SHA256 HMAC_SHA256 u64::MAX),
+    suite!(1.2 TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 EXPLICIT Aes256Gcm ECDSA SHA384 HMAC_SHA384 GCM_RECORDS),
+    suite!(1.2 TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 EXPLICIT Aes128Gcm ECDSA SHA256 HMAC_SHA256 GCM_RECORDS),
+    suite!(1.2 TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 IMPLICIT ChaCha20Poly1305 ECDSA SHA256 HMAC_SHA256 u64::MAX),
+    suite!(1.2 TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 EXPLICIT Aes256Gcm RSA SHA384 HMAC_SHA384 GCM_RECORDS),
+    suite!(1.2 TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 EXPLICIT Aes128Gcm RSA SHA256 HMAC_SHA256 GCM_RECORDS),
+    suite!(1.2 TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 IMPLICIT ChaCha20Poly1305 RSA SHA256 HMAC_SHA256 u64::MAX),
 ];
 
 /// All of it, with randomness from `H`.

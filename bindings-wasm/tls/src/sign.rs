@@ -13,22 +13,24 @@ use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 /// # Errors
 /// It is none of P-256 or P-384.
 pub(crate) fn key(der: &PrivateKeyDer<'_>) -> Result<Arc<dyn SigningKey>, Error> {
-    let p256 = match der {
-        PrivateKeyDer::Pkcs8(der) => p256::SecretKey::from_pkcs8_der(der.secret_pkcs8_der()).ok(),
-        PrivateKeyDer::Sec1(der) => p256::SecretKey::from_sec1_der(der.secret_sec1_der()).ok(),
-        _ => None,
-    };
-    if let Some(key) = p256 {
+    if let Some(key) = read(der, p256::SecretKey::from_pkcs8_der, p256::SecretKey::from_sec1_der) {
         return Ok(Arc::new(Own::P256(Arc::new(key.into()))));
     }
-    let p384 = match der {
-        PrivateKeyDer::Pkcs8(der) => p384::SecretKey::from_pkcs8_der(der.secret_pkcs8_der()).ok(),
-        PrivateKeyDer::Sec1(der) => p384::SecretKey::from_sec1_der(der.secret_sec1_der()).ok(),
+    if let Some(key) = read(der, p384::SecretKey::from_pkcs8_der, p384::SecretKey::from_sec1_der) {
+        return Ok(Arc::new(Own::P384(Arc::new(key.into()))));
+    }
+    Err(Error::General("it has to be a key of P-256 or P-384".into()))
+}
+
+fn read<K, P, S>(
+    der: &PrivateKeyDer<'_>,
+    pkcs8: fn(&[u8]) -> Result<K, P>,
+    sec1: fn(&[u8]) -> Result<K, S>,
+) -> Option<K> {
+    match der {
+        PrivateKeyDer::Pkcs8(der) => pkcs8(der.secret_pkcs8_der()).ok(),
+        PrivateKeyDer::Sec1(der) => sec1(der.secret_sec1_der()).ok(),
         _ => None,
-    };
-    match p384 {
-        Some(key) => Ok(Arc::new(Own::P384(Arc::new(key.into())))),
-        None => Err(Error::General("it has to be a key of P-256 or P-384".into())),
     }
 }
 
