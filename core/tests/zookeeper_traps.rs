@@ -114,6 +114,24 @@ fn a_directory_stays_while_somebody_holds_or_waits() {
     assert!(other.lock("x").acquire().unwrap().token() > token, "tokens rise though numbers begin anew");
 }
 
+#[test]
+fn whoever_was_first_again_and_again_waits_in_a_directory_that_was_made_anew() {
+    let server = Server::start();
+    let [first, other] = [0, 1].map(|_| server.client("ttl=20s"));
+    // Numbers 0 to 2, of which the last is granted unlisted.
+    let held = (0..3).map(|_| given_back(first.lock("x").acquire().unwrap())).last().unwrap();
+    server.delete("/locks/x");
+    for _ in 0..2 {
+        given_back(other.lock("x").acquire().unwrap());
+    }
+    // It has number 2 here, and who comes behind it 3, which followed in the other directory.
+    let second = other.lock("x").acquire().unwrap();
+    let hear = waiting(&first, "x");
+    assert!(second.token() > held && hear.try_recv().is_err());
+    let token = given_back(second);
+    assert!(hear.recv_timeout(PATIENCE).unwrap().token() > token);
+}
+
 /// Has the directory `path` number its next child so, in the newest snapshot of a server that is not running. That is a
 /// list of nodes, each its path, its data behind their length, its ACL, and its stat; behind it is its sum by Adler.
 fn number(server: &Server, path: &str, next: i32) {

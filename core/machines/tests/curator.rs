@@ -99,6 +99,17 @@ fn one_contender_alone_to_whom_three_things_happen() {
 }
 
 #[test]
+fn who_was_first_comes_again_into_a_directory_that_was_removed() {
+    let faults = &[Fault::Clear, Fault::Expiry, Fault::Leave, Fault::Loss];
+    let alone = Setup::of("curator: alone three times", &[Wish::WaitsThrice]).with(1, faults);
+    alone.check();
+    Setup { name: "curator: alone three times, silence", ..alone.with_silence() }.check();
+    let two = &[Wish::WaitsThrice, Wish::WaitsTwice];
+    Setup::of("curator: one is alone, another comes between", two).check();
+    Setup::of("curator: the directory is made again", two).with(1, &[Fault::Clear]).check();
+}
+
+#[test]
 fn three_contenders_in_every_order() {
     Setup::of("curator: three wait", &[Wish::Waits; 3]).check();
 }

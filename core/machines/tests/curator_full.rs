@@ -53,6 +53,12 @@ fn three_of_which_one_gives_up() {
 }
 
 #[test]
+fn who_was_first_comes_again_and_a_session_ends() {
+    let wishes = &[Wish::WaitsThrice, Wish::Waits];
+    Setup::of("curator: one was first, a session ends", wishes).with(1, &[Fault::Expiry, Fault::Leave]).check();
+}
+
+#[test]
 fn two_want_a_permit_and_a_session_ends() {
     Setup::of("curator: two want the one permit, a session ends", &[PERMIT; 2]).with(1, &[Fault::Expiry]).check();
 }

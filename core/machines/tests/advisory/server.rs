@@ -66,6 +66,13 @@ impl Server {
         self.held.is_none()
     }
 
+    /// No directory is removed here.
+    pub fn has_empty_directory(&self) -> bool {
+        false
+    }
+
+    pub fn clear(&mut self) {}
+
     pub fn execute(&mut self, _: usize, session: i64, request: &Request) -> (Reply, Vec<Fired>) {
         let [Arg::Text(attempt), ..] = request.args.as_slice() else { panic!("{request} names no attempt") };
         let own = self.held.as_ref().filter(|held| held.session == session && held.attempt == *attempt);

@@ -223,6 +223,13 @@ impl Server {
         self.keys.keys().all(|key| key.starts_with("lk/latch/state/"))
     }
 
+    /// No directory is removed here.
+    pub fn has_empty_directory(&self) -> bool {
+        false
+    }
+
+    pub fn clear(&mut self) {}
+
     /// Whether the latch was counted down.
     pub fn is_open(&self) -> bool {
         self.count == 0

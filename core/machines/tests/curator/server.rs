@@ -127,12 +127,25 @@ impl Server {
         self.nodes.is_empty()
     }
 
+    /// Whether the lock's directory is there, and nothing in it.
+    pub fn has_empty_directory(&self) -> bool {
+        let below = self.nodes.keys().chain(self.dirs.keys()).filter(|path| parent(path) == DIR);
+        self.dirs.contains_key(DIR) && below.count() == 0
+    }
+
+    /// It is removed, as containers are that nobody uses.
+    pub fn clear(&mut self) {
+        self.zxid += 1;
+        self.dirs.remove(DIR);
+    }
+
     pub fn execute(&mut self, who: usize, session: i64, request: &Request) -> (Reply, Vec<Fired>) {
         let path = &request.key;
         let reply = match request.call.name {
             "sync" => Reply::Nil,
             "container" if self.dirs.contains_key(path) => error("NodeExists"),
             "container" => {
+                self.zxid += 1;
                 self.dirs.insert(path.clone(), 0);
                 Reply::Nil
             }
@@ -193,7 +206,10 @@ impl Server {
             "read" => error("NoNode"),
             "multi" => return self.together(&changes(&request.args).expect("changes")),
             "delete" if self.version(path) > 0 && request.args == [Arg::Int(0)] => error("BadVersion"),
-            "delete" if self.nodes.contains_key(path) => return (Reply::Nil, self.remove(path)),
+            "delete" if self.nodes.contains_key(path) => {
+                self.zxid += 1;
+                return (Reply::Nil, self.remove(path));
+            }
             "delete" => error("NoNode"),
             other => panic!("no server has {other}"),
         };
@@ -339,6 +355,7 @@ impl Server {
 
     /// A session is not heard of for too long.
     pub fn end(&mut self, session: i64) -> Vec<Fired> {
+        self.zxid += 1;
         let nodes = self.nodes.iter().filter(|(_, node)| node.session == session);
         let gone: Vec<_> = nodes.map(|(path, _)| path.clone()).collect();
         gone.iter().flat_map(|path| self.remove(path)).collect()

@@ -21,6 +21,8 @@ pub enum Wish {
     Waits,
     /// It waits, gives back what it is granted, and waits once more.
     WaitsTwice,
+    /// The same three times.
+    WaitsThrice,
     /// It tries, and once more.
     TriesTwice,
     /// It waits, in a copy of the other's process: it has the same session, and calls what it puts by the same name.
@@ -57,9 +59,13 @@ impl Wish {
         matches!(self, Wish::WaitsInCopy | Wish::TriesInCopy)
     }
 
-    /// Whether it wants it once more.
-    pub fn comes_again(self) -> bool {
-        matches!(self, Wish::WaitsTwice | Wish::TriesTwice | Wish::MeetsTwice)
+    /// How often it wants it once more.
+    pub fn comes_again(self) -> u8 {
+        match self {
+            Wish::WaitsThrice => 2,
+            Wish::WaitsTwice | Wish::TriesTwice | Wish::MeetsTwice => 1,
+            _ => 0,
+        }
     }
 
     /// Whether it is a party at the barrier.
@@ -93,6 +99,7 @@ impl Wish {
         match self {
             Wish::Waits => "wait".to_owned(),
             Wish::WaitsTwice => "wait twice".to_owned(),
+            Wish::WaitsThrice => "wait three times".to_owned(),
             Wish::TriesTwice => "try twice".to_owned(),
             Wish::WaitsInCopy => "wait in a copy of a process".to_owned(),
             Wish::TriesInCopy => "try in a copy of a process".to_owned(),
@@ -142,6 +149,8 @@ pub enum Fault {
     Stop,
     /// Whoever waits is gone.
     Cancel,
+    /// The server removes the lock's directory, in which there is nobody.
+    Clear,
 }
 
 pub const ANY: &[Fault] = &[Fault::Loss, Fault::Expiry, Fault::Leave, Fault::Stop, Fault::Cancel];

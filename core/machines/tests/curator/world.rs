@@ -78,8 +78,8 @@ struct Client {
     wish: Wish,
     process: Process,
     task: Task,
-    /// It will want it once more.
-    comes_again: bool,
+    /// How often it will want it once more.
+    comes_again: u8,
     /// In ticks.
     now: u32,
     /// Until when its session certainly lives, as it was told last; 0 where nothing is known.
@@ -188,6 +188,7 @@ pub enum Move {
     Leave(usize, Order),
     Stop(usize, Stop),
     Cancel(usize),
+    Clear,
 }
 
 impl Move {
@@ -197,7 +198,10 @@ impl Move {
     }
 
     fn is_fault(self) -> bool {
-        matches!(self, Move::Lose(..) | Move::Expire(_) | Move::Leave(..) | Move::Stop(..) | Move::Cancel(_))
+        matches!(
+            self,
+            Move::Lose(..) | Move::Expire(_) | Move::Leave(..) | Move::Stop(..) | Move::Cancel(_) | Move::Clear
+        )
     }
 }
 
@@ -359,6 +363,7 @@ impl World {
     pub fn moves(&self) -> Vec<Move> {
         let mut moves = Vec::new();
         moves.extend((self.counts > 0).then_some(Move::Count));
+        moves.extend((self.may(Fault::Clear) && self.server.has_empty_directory()).then_some(Move::Clear));
         for (who, client) in self.clients.iter().enumerate() {
             let mut may = |can: bool, what: Move| moves.extend(can.then_some(what));
             may(client.is_alive && !client.pending.is_empty(), Move::Execute(who));
@@ -368,7 +373,7 @@ impl World {
             may(client.is_alive && client.life < client.now + LIFE, Move::Live(who));
             may(client.wakes(), Move::Wake(who));
             may(matches!(client.task, Task::Holding { .. }), Move::GiveBack(who));
-            may(client.comes_again && client.task == Task::Over, Move::ComeAgain(who));
+            may(client.comes_again > 0 && client.task == Task::Over, Move::ComeAgain(who));
             ORDERS.iter().for_each(|order| may(!client.is_alive, Move::Notice(who, *order)));
             let is_up = client.is_alive && !client.is_over();
             may(is_up && self.may(Fault::Loss), Move::Lose(who, Watches::Stay));
@@ -457,7 +462,7 @@ impl World {
                 });
             }
             Move::ComeAgain(who) => {
-                self.client(who).comes_again = false;
+                self.client(who).comes_again -= 1;
                 self.acquire(who);
             }
             Move::Notice(who, order) => self.take_another_session(who, order, "SessionExpired"),
@@ -522,6 +527,7 @@ impl World {
                 };
                 self.advance(who, until);
             }
+            Move::Clear => Rc::make_mut(&mut self.server).clear(),
             Move::Cancel(who) => {
                 self.client(who).task = Task::Over;
                 self.step(who, |process, effects| {

@@ -7,7 +7,8 @@
 //! Calls and answers: [`super`].
 //!
 //! Where this differs from those libraries, what other processes see stays the same: creation and listing go out
-//! together; who stood second is the holder when the first goes, without listing again; a lock is granted only for a
+//! together; who stood second is the holder when the first goes, without listing again; who stood at the
+//! [front](super::front) and does again by its number is the holder without any listing; a lock is granted only for a
 //! node of the session that is alive now; a mere try creates nothing while somebody is there; where the nodes of
 //! another recipe lie, whose users would not see ours, nothing is granted.
 //!
@@ -18,12 +19,16 @@
 //! ```text
 //! acquire    input                               next
 //! (begin)    new attempt, waiting                Creating: create, children
+//!            the same, twice at the front        Following: create
 //!            same attempt, which waited          Looking:  sync, exists mine, watch the one before
 //!            new, trying | same attempt again    Listing:  sync, children
 //! Creating   NoNode, of a semaphore              Above:    sync, children of its directory
 //!            NoNode                              Creating: containers down to the directory, create, children
 //!            NoNode, containers were asked       failed
 //!            created + list                      list
+//! Following  NoNode                              as Creating
+//!            numbered next, session known        granted
+//!            created                             Listing
 //! Above      another kind of lock                failed
 //!            nothing like that                   Creating, as after NoNode
 //! Listing    list                                list
@@ -56,7 +61,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::change::Changing;
-use super::recipe::{REVOKE, Recipe};
+use super::front::Front;
+use super::recipe::{REVOKE, Recipe, numbered};
 use super::sweep::Sweep;
 use super::{CHILDREN, CREATE, EXISTS, GET, Stat, WATCH};
 use super::{after_sync, child, created, delete, deleted, first, found, garbled, names, on, stat, synced, unmade};
@@ -82,6 +88,8 @@ pub struct Line {
     recipe: Recipe,
     above: Option<Arc<str>>,
     contender: Option<Contender>,
+    /// The node of the contender before, if it had nobody to wait for and is deleted.
+    front: Option<Front>,
     renewing: Renewing,
     /// Whoever holds wants to hear when it is asked back.
     heeds: bool,
@@ -100,6 +108,7 @@ impl Line {
             recipe,
             above: None,
             contender: None,
+            front: None,
             renewing: Renewing::No,
             heeds: false,
             released: None,
@@ -122,7 +131,7 @@ impl Line {
                 Some(contender) if contender.terms.attempt == terms.attempt => contender.again(wait),
                 _ => {
                     self.heeds = false;
-                    let contender = Contender::new(self, terms, wait);
+                    let contender = Contender { front: self.front.take(), ..Contender::new(self, terms, wait) };
                     self.contender.insert(contender).begin()
                 }
             },
@@ -213,6 +222,10 @@ impl Line {
         let Some(mut current) = sweep.take() else { return Ok(Step::Ignore) };
         let step = current.reply(replies)?;
         *sweep = matches!(step, Step::Ask(_)).then_some(current);
+        if matches!(step, Step::Done(Verdict::Released(ReleaseOutcome::Released))) {
+            let released = self.contender.as_ref().filter(|contender| Some(contender.terms.attempt) == self.released);
+            self.front = released.and_then(|contender| contender.front);
+        }
         Ok(step)
     }
 }
@@ -288,6 +301,7 @@ pub(super) struct Own {
 enum At {
     Rest,
     Creating { parents: bool },
+    Following,
     Above,
     Listing,
     Looking { unsure: Option<Arc<str>>, before: Option<Before>, told: Option<bool> },
@@ -324,6 +338,8 @@ struct Contender {
     asked: usize,
     /// The node of this attempt, once the session that keeps it alive is known.
     own: Option<Own>,
+    /// The node of the contender before, as in the line; from the grant on this one's, if it had nobody to wait for.
+    front: Option<Front>,
     at: At,
 }
 
@@ -331,18 +347,25 @@ impl Contender {
     fn new(line: &Line, terms: Terms, wait: bool) -> Self {
         let Line { dir, recipe, above, .. } = line;
         let (dir, recipe, above, prefix) = (dir.clone(), *recipe, above.clone(), recipe.prefix(terms.attempt));
-        let (doubt, rounds, asked, own, at) = (false, 0, 0, None, At::Rest);
-        Contender { terms, wait, dir, recipe, above, prefix, doubt, rounds, asked, own, at }
+        let (doubt, rounds, asked, own, front, at) = (false, 0, 0, None, None, At::Rest);
+        Contender { terms, wait, dir, recipe, above, prefix, doubt, rounds, asked, own, front, at }
     }
 
     fn begin(&mut self) -> Result<Step> {
-        if self.wait { self.create(false) } else { self.list() }
+        match self.front {
+            _ if !self.wait => self.list(),
+            Some(front) if front.is_likely_again() => {
+                let created = self.creation();
+                self.ask(At::Following, Requests::from_iter([created]))
+            }
+            _ => self.create(false),
+        }
     }
 
     /// Whoever waits looks after its own node and the one before it alone: of a line of ten thousand, in which each
     /// does so in a while, nobody could send all the names.
     fn again(&mut self, wait: bool) -> Result<Step> {
-        self.doubt |= matches!(self.at, At::Creating { .. });
+        self.doubt |= matches!(self.at, At::Creating { .. } | At::Following);
         (self.wait, self.rounds) = (wait, 0);
         match (mem::replace(&mut self.at, At::Rest), self.own.take()) {
             (At::Waiting(before), Some(own)) if wait => self.look(Some(own.name), Some(before)),
@@ -366,10 +389,34 @@ impl Contender {
             let ends = self.dir.match_indices('/').map(|(end, _)| end).skip(1).chain([self.dir.len()]);
             requests.extend(ends.map(|end| on(self.recipe.parent(), &self.dir[..end].into())));
         }
-        let path = child(&self.dir, &format!("{}{}", self.prefix, self.recipe.word()));
-        requests.push(Request::new(&CREATE, path, [Arg::Text(self.terms.card.clone())]));
+        requests.push(self.creation());
         requests.push(on(&CHILDREN, &self.dir));
         self.ask(At::Creating { parents }, requests)
+    }
+
+    /// What makes the node of this attempt.
+    fn creation(&self) -> Request {
+        let path = child(&self.dir, &format!("{}{}", self.prefix, self.recipe.word()));
+        Request::new(&CREATE, path, [Arg::Text(self.terms.card.clone())])
+    }
+
+    /// Whether the node of this attempt was made; not where the directory is missing.
+    fn is_made(&mut self, made: &Reply) -> Result<bool> {
+        const OP: Op = Op::Acquire;
+        let made = created(OP, made).inspect_err(|error| self.doubt |= error.retryable())?;
+        let Some((path, stat)) = made else { return Ok(false) };
+        let name = path.strip_prefix(&*self.dir).and_then(|path| path.strip_prefix('/'));
+        let name = name.filter(|name| name.starts_with(&*self.prefix)).ok_or_else(|| garbled(OP))?;
+        self.own = stat.ours().then(|| Own { name: name.into(), stat });
+        Ok(true)
+    }
+
+    /// The directory is missing.
+    fn make_directory(&mut self) -> Result<Step> {
+        match self.above.clone() {
+            Some(above) => self.ask(At::Above, synced(&above, [on(&CHILDREN, &above)])),
+            None => self.create(true),
+        }
     }
 
     fn list(&mut self) -> Result<Step> {
@@ -394,21 +441,17 @@ impl Contender {
             _ if replies.len() != self.asked => Err(garbled(OP)),
             At::Creating { parents } => {
                 let [containers @ .., made, list] = replies else { return Err(garbled(OP)) };
-                match created(OP, made).inspect_err(|error| self.doubt |= error.retryable())? {
-                    Some((path, stat)) => {
-                        let name = path.strip_prefix(&*self.dir).and_then(|path| path.strip_prefix('/'));
-                        let name = name.filter(|name| name.starts_with(&*self.prefix)).ok_or_else(|| garbled(OP))?;
-                        self.own = stat.ours().then(|| Own { name: name.into(), stat });
-                        self.placed(list)
-                    }
-                    None if !parents => match self.above.clone() {
-                        Some(above) => self.ask(At::Above, synced(&above, [on(&CHILDREN, &above)])),
-                        None => self.create(true),
-                    },
+                match self.is_made(made)? {
+                    true => self.placed(list),
+                    false if !parents => self.make_directory(),
                     // An ancestor that exists but may not be written to refuses too: only now do their answers matter.
-                    None => Err(unmade(containers)),
+                    false => Err(unmade(containers)),
                 }
             }
+            At::Following => match self.is_made(first(OP, replies)?)? {
+                true => self.followed(),
+                false => self.make_directory(),
+            },
             At::Above => {
                 let names = names(OP, first(OP, after_sync(OP, replies)?)?)?.unwrap_or_default().1;
                 match names.iter().find_map(|name| Recipe::beside_permits(name)) {
@@ -458,8 +501,21 @@ impl Contender {
         }
     }
 
+    /// The node of this attempt was made, and nothing was listed.
+    fn followed(&mut self) -> Result<Step> {
+        let Some((own, earlier)) = self.own.as_ref().zip(self.front) else { return self.list() };
+        let number = numbered(&own.name, self.recipe.word()).and_then(|number| number.parse().ok());
+        match number {
+            Some(number) if number <= LAST_SEQUENCE && earlier.is_followed_by(number, own.stat.czxid) => {
+                self.front = Some(Front::at(number, own.stat.czxid, Some(earlier)));
+                self.granted()
+            }
+            _ => self.list(),
+        }
+    }
+
     fn placed(&mut self, list: &Reply) -> Result<Step> {
-        let recipe = self.recipe;
+        let (recipe, earlier) = (self.recipe, self.front.take());
         let (session, names) = names(Op::Acquire, list)?.unwrap_or_default();
         let stranger = names.iter().find_map(|name| recipe.foreign(name));
         // Of two with one number the server's order counts. Nobody sorts the line, which may be long.
@@ -492,6 +548,7 @@ impl Contender {
         let before = last.map(|path| Before { path, ahead: ahead.len() });
         let unsure = (!known).then(|| Arc::from(name));
         if unsure.is_none() && before.is_none() {
+            self.front = self.own.as_ref().map(|own| Front::at(sequence, own.stat.czxid, earlier));
             return self.granted();
         }
         self.look(unsure, before)

@@ -36,6 +36,7 @@ pub mod barrier;
 mod change;
 pub mod counting;
 pub mod examination;
+mod front;
 pub mod gate_layout;
 pub mod kazoo_permits;
 mod keeping;
