@@ -361,7 +361,7 @@ impl Party {
         let standing = seen.standing();
         match standing.first() {
             Some(first) if first.parties != self.plan.parties => return Err(differs(self.plan, first.parties)),
-            _ if !self.wait && standing.len() + 1 < self.parties() => return Ok(held()),
+            _ if !self.wait && standing.len() + 1 < self.parties() => return Ok(held(None)),
             _ => {}
         }
         let path = child(&self.barrier, &format!("{prefix}{PARTY}{}-", self.plan.parties));
@@ -447,7 +447,7 @@ impl Party {
     fn removed(&mut self, then: Then) -> Result<Step> {
         match then {
             Then::Survey => self.survey(false),
-            Then::Held => Ok(held()),
+            Then::Held => Ok(held(None)),
             Then::Differs(parties) => Err(differs(self.plan, parties)),
             Then::Wraps(number) => Err(wrapping(&self.barrier, number)),
         }

@@ -223,7 +223,7 @@ impl KazooPermits {
     fn freed(&mut self, then: Then) -> Result<Step> {
         match then {
             Then::Granted => self.granted(),
-            Then::Held => Ok(held()),
+            Then::Held => Ok(held(None)),
             Then::Foreign(what) => Err(foreign("acquire", &self.dir, what)),
             Then::Others(permits) => {
                 let (dir, wanted) = (&self.dir, self.capacity);

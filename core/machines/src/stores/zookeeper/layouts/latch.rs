@@ -275,7 +275,7 @@ impl Waiter {
         }
         match watched {
             _ if seen.state.count == 0 || told => Ok(self.granted()),
-            [] => Ok(held()),
+            [] => Ok(held(None)),
             _ if is_missing => {
                 // What another session keeps goes with it.
                 (self.own, self.doubt) = (None, true);

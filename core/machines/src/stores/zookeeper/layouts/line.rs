@@ -20,6 +20,7 @@
 //! acquire    input                               next
 //! (begin)    new attempt, waiting                Creating: create, children
 //!            the same, twice at the front        Following: create
+//!            either, gives an earlier one back   the same, behind: delete that one's
 //!            same attempt, which waited          Looking:  sync, exists mine, watch the one before
 //!            new, trying | same attempt again    Listing:  sync, children
 //! Creating   NoNode, of a semaphore              Above:    sync, children of its directory
@@ -32,7 +33,9 @@
 //! Above      another kind of lock                failed
 //!            nothing like that                   Creating, as after NoNode
 //! Listing    list                                list
-//! list       no node of mine: waiting, or empty  Creating      trying, not empty: held
+//! list       nodes of an attempt to be given back
+//!                                                Removing, then Listing
+//!            no node of mine: waiting, or empty  Creating      trying, not empty: held
 //!            somebody is there who would not see mine, or mine is numbered past the limit
 //!                                                Removing, then failed
 //!            mine is behind others, trying       Removing, then held
@@ -124,17 +127,18 @@ impl Line {
 
     fn begin(&mut self, intent: Intent) -> Result<Step> {
         match intent {
-            Intent::Acquire { prev: Some(_), .. } => {
-                Err(Error::new(Kind::Internal, "acquire", "a line of nodes cannot yield, yet it was asked to"))
-            }
-            Intent::Acquire { terms, wait, prev: None } => match &mut self.contender {
-                Some(contender) if contender.terms.attempt == terms.attempt => contender.again(wait),
-                _ => {
-                    self.heeds = false;
-                    let contender = Contender { front: self.front.take(), ..Contender::new(self, terms, wait) };
-                    self.contender.insert(contender).begin()
+            Intent::Acquire { terms, wait, prev } => {
+                let given = prev.map(|prev| self.recipe.prefix(prev.terms.attempt));
+                match &mut self.contender {
+                    Some(contender) if contender.terms.attempt == terms.attempt => contender.again(wait, given),
+                    _ => {
+                        self.heeds = false;
+                        let before = self.contender.take();
+                        let contender = Contender { front: self.front.take(), ..Contender::new(self, terms, wait) };
+                        self.contender.insert(contender).begin(before, given)
+                    }
                 }
-            },
+            }
             Intent::Renew { terms, ttl } if ttl > terms.ttl => {
                 let message =
                     "a lock on ZooKeeper lasts as long as its session; build the lock with a longer ttl instead";
@@ -278,7 +282,7 @@ impl Protocol for Line {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: 1, yields: false, push: Push::Watch, bound: true }
+        Traits { block: 1, yields: !self.recipe.is_shared(), push: Push::Watch, bound: true }
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {
@@ -322,6 +326,33 @@ enum Then {
     Held,
     Refuse(i32),
     Foreign(&'static str),
+    /// Its nodes were those of the attempt that is given back.
+    Given,
+}
+
+/// An earlier attempt of the same client, given back by the one that comes after it.
+#[derive(Clone, Debug, Hash)]
+enum Giving {
+    Nothing,
+    /// Its nodes begin so; whether one is left is not known.
+    Back(Arc<str>),
+    /// The first request deletes its only node.
+    Now(Arc<str>),
+    /// What became of it, until that is told.
+    Done(ReleaseOutcome),
+}
+
+impl Giving {
+    /// The outcome, once.
+    fn told(&mut self) -> Option<ReleaseOutcome> {
+        match mem::replace(self, Giving::Nothing) {
+            Giving::Done(outcome) => Some(outcome),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -338,6 +369,8 @@ struct Contender {
     asked: usize,
     /// The node of this attempt, once the session that keeps it alive is known.
     own: Option<Own>,
+    /// What this attempt gives back of an earlier one.
+    giving: Giving,
     /// The node of the contender before, as in the line; from the grant on this one's, if it had nobody to wait for.
     front: Option<Front>,
     at: At,
@@ -347,26 +380,42 @@ impl Contender {
     fn new(line: &Line, terms: Terms, wait: bool) -> Self {
         let Line { dir, recipe, above, .. } = line;
         let (dir, recipe, above, prefix) = (dir.clone(), *recipe, above.clone(), recipe.prefix(terms.attempt));
-        let (doubt, rounds, asked, own, front, at) = (false, 0, 0, None, None, At::Rest);
-        Contender { terms, wait, dir, recipe, above, prefix, doubt, rounds, asked, own, front, at }
+        let (doubt, rounds, asked, own, giving, front, at) = (false, 0, 0, None, Giving::Nothing, None, At::Rest);
+        Contender { terms, wait, dir, recipe, above, prefix, doubt, rounds, asked, own, giving, front, at }
     }
 
-    fn begin(&mut self) -> Result<Step> {
+    /// The contender `before` is that of the attempt that is `given` back, if one is: so its nodes begin.
+    fn begin(&mut self, before: Option<Contender>, given: Option<Arc<str>>) -> Result<Step> {
+        if let Some(prefix) = given {
+            // Whoever holds knows its node. Where there may be another one, the line tells.
+            let before = before.filter(|before| before.prefix == prefix && !before.doubt && self.wait);
+            let (own, front) = before.map_or((None, None), |before| (before.own, before.front));
+            (self.giving, self.front) = (own.map_or(Giving::Back(prefix), |own| Giving::Now(own.name)), front);
+        }
         match self.front {
-            _ if !self.wait => self.list(),
+            _ if !self.wait || matches!(self.giving, Giving::Back(_)) => self.list(),
             Some(front) if front.is_likely_again() => {
-                let created = self.creation();
-                self.ask(At::Following, Requests::from_iter([created]))
+                let requests = self.giving_back().into_iter().chain([self.creation()]).collect();
+                self.ask(At::Following, requests)
             }
             _ => self.create(false),
         }
     }
 
+    /// What deletes the node of the attempt that is given back, if that is to be the first request.
+    fn giving_back(&self) -> Option<Request> {
+        let Giving::Now(name) = &self.giving else { return None };
+        Some(delete(child(&self.dir, name)))
+    }
+
     /// Whoever waits looks after its own node and the one before it alone: of a line of ten thousand, in which each
     /// does so in a while, nobody could send all the names.
-    fn again(&mut self, wait: bool) -> Result<Step> {
+    fn again(&mut self, wait: bool, given: Option<Arc<str>>) -> Result<Step> {
         self.doubt |= matches!(self.at, At::Creating { .. } | At::Following);
         (self.wait, self.rounds) = (wait, 0);
+        if !matches!(self.giving, Giving::Done(_)) {
+            self.giving = given.map_or(Giving::Nothing, Giving::Back);
+        }
         match (mem::replace(&mut self.at, At::Rest), self.own.take()) {
             (At::Waiting(before), Some(own)) if wait => self.look(Some(own.name), Some(before)),
             _ => self.list(),
@@ -384,7 +433,7 @@ impl Contender {
     }
 
     fn create(&mut self, parents: bool) -> Result<Step> {
-        let mut requests = Requests::new();
+        let mut requests: Requests = self.giving_back().into_iter().collect();
         if parents {
             let ends = self.dir.match_indices('/').map(|(end, _)| end).skip(1).chain([self.dir.len()]);
             requests.extend(ends.map(|end| on(self.recipe.parent(), &self.dir[..end].into())));
@@ -426,7 +475,7 @@ impl Contender {
     fn remove(&mut self, names: &[&str], then: Then) -> Result<Step> {
         self.own = None;
         if names.is_empty() {
-            return self.removed(then);
+            return self.removed(then, false);
         }
         self.ask(At::Removing(then), names.iter().map(|name| delete(child(&self.dir, name))).collect())
     }
@@ -439,6 +488,27 @@ impl Contender {
                 Ok(Step::Ignore)
             }
             _ if replies.len() != self.asked => Err(garbled(OP)),
+            at => {
+                let replies = self.given_back(replies)?;
+                self.answered(at, replies)
+            }
+        }
+    }
+
+    /// What is answered besides what became of the attempt that is given back.
+    fn given_back<'a>(&mut self, replies: &'a [Reply]) -> Result<&'a [Reply]> {
+        let (Giving::Now(_), [given, replies @ ..]) = (&self.giving, replies) else { return Ok(replies) };
+        // What followed it is as unsure.
+        let freed = deleted(Op::Acquire, given).inspect_err(|error| self.doubt |= error.retryable())?;
+        self.front = self.front.filter(|_| freed);
+        self.giving = Giving::Done(if freed { ReleaseOutcome::Released } else { ReleaseOutcome::Expired });
+        Ok(replies)
+    }
+
+    fn answered(&mut self, at: At, replies: &[Reply]) -> Result<Step> {
+        const OP: Op = Op::Acquire;
+        match at {
+            At::Rest | At::Waiting(_) => Ok(Step::Ignore),
             At::Creating { parents } => {
                 let [containers @ .., made, list] = replies else { return Err(garbled(OP)) };
                 match self.is_made(made)? {
@@ -483,19 +553,26 @@ impl Contender {
                 // event. Far back in the line there is time for that.
                 let remaining = self.terms.ttl.saturating_mul(before.ahead.max(1).ilog2() + 1);
                 self.at = At::Waiting(before);
-                Ok(Step::Wait(Wait { at: None, remaining, position, prev: None }))
+                Ok(Step::Wait(Wait { at: None, remaining, position, prev: self.giving.told() }))
             }
             At::Removing(then) => {
-                replies.iter().try_for_each(|reply| deleted(OP, reply).map(drop))?;
-                self.removed(then)
+                let mut freed = false;
+                for reply in replies {
+                    freed |= deleted(OP, reply)?;
+                }
+                self.removed(then, freed)
             }
         }
     }
 
-    fn removed(&mut self, then: Then) -> Result<Step> {
+    fn removed(&mut self, then: Then, freed: bool) -> Result<Step> {
         match then {
             Then::List => self.list(),
-            Then::Held => Ok(held()),
+            Then::Given => {
+                self.giving = Giving::Done(if freed { ReleaseOutcome::Released } else { ReleaseOutcome::Unknown });
+                self.list()
+            }
+            Then::Held => Ok(held(self.giving.told())),
             Then::Refuse(sequence) => Err(wrapping(&self.dir, sequence)),
             Then::Foreign(what) => Err(foreign("acquire", &self.dir, what)),
         }
@@ -517,6 +594,13 @@ impl Contender {
     fn placed(&mut self, list: &Reply) -> Result<Step> {
         let (recipe, earlier) = (self.recipe, self.front.take());
         let (session, names) = names(Op::Acquire, list)?.unwrap_or_default();
+        if let Giving::Back(prefix) = &self.giving {
+            let given: Vec<_> = names.iter().copied().filter(|name| name.starts_with(&**prefix)).collect();
+            if !given.is_empty() {
+                return self.remove(&given, Then::Given);
+            }
+            self.giving = Giving::Done(ReleaseOutcome::Unknown);
+        }
         let stranger = names.iter().find_map(|name| recipe.foreign(name));
         // Of two with one number the server's order counts. Nobody sorts the line, which may be long.
         let numbered = |(at, name)| Some((recipe.place(name)?, at, name));
@@ -530,7 +614,7 @@ impl Contender {
         }
         let Some(first) = line.iter().filter(|(.., name)| is_mine(name)).min() else {
             let is_free = !line.iter().any(|(.., name)| recipe.waits_for(name));
-            return if self.wait || is_free { self.create(false) } else { Ok(held()) };
+            return if self.wait || is_free { self.create(false) } else { Ok(held(self.giving.told())) };
         };
         let (place, _, name) = *first;
         let is_before = |other: &&(&str, usize, &str)| *other < first;
@@ -585,12 +669,13 @@ impl Contender {
         let tokens = self.own.as_ref().and_then(|own| Tokens::one(own.stat.czxid));
         let tokens = Some(tokens.ok_or_else(|| garbled(Op::Acquire))?);
         self.at = At::Rest;
-        Ok(Step::Done(Verdict::Granted(Grant { tokens, term: Term::FromRequest, prev: None })))
+        Ok(Step::Done(Verdict::Granted(Grant { tokens, term: Term::FromRequest, prev: self.giving.told() })))
     }
 }
 
-pub(super) fn held() -> Step {
-    Step::Done(Verdict::Held { remaining: Duration::ZERO, at: None, prev: None })
+/// Somebody else holds it; of an attempt that was given back `prev` is told.
+pub(super) fn held(prev: Option<ReleaseOutcome>) -> Step {
+    Step::Done(Verdict::Held { remaining: Duration::ZERO, at: None, prev })
 }
 
 /// What lies in the directory `dir` is `what`, whose users would not see a node of ours.

@@ -215,7 +215,7 @@ impl Permits {
         match then {
             Then::Make if self.seeker.as_ref().is_some_and(|seeker| seeker.wait && !seeker.has_lock) => self.stand(),
             Then::Make => self.make(false),
-            Then::Held => Ok(held()),
+            Then::Held => Ok(held(None)),
             Then::Refuse(sequence) => Err(wrapping(&self.leases, sequence)),
             Then::Foreign(what) => Err(foreign("acquire", &self.dir, what)),
         }
