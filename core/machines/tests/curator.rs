@@ -110,6 +110,18 @@ fn who_was_first_comes_again_into_a_directory_that_was_removed() {
 }
 
 #[test]
+fn a_client_hands_it_from_task_to_task() {
+    let alone = Setup::of("curator: three tasks wait", &[Wish::ThreeWait]).with(1, ANY);
+    alone.check();
+    Setup { name: "curator: three tasks wait, silence", ..alone.with_silence() }.check();
+    let two = &[Wish::ThreeWait, Wish::Waits];
+    Setup::of("curator: three tasks wait, and another client", two).with(1, &[Fault::Clear]).check();
+    for fault in [&[Fault::Expiry], &[Fault::Cancel], &[Fault::Loss], &[Fault::Stop]] {
+        Setup::of("curator: three tasks wait, and another client, a fault", two).with(1, fault).check();
+    }
+}
+
+#[test]
 fn three_contenders_in_every_order() {
     Setup::of("curator: three wait", &[Wish::Waits; 3]).check();
 }

@@ -59,6 +59,14 @@ fn who_was_first_comes_again_and_a_session_ends() {
 }
 
 #[test]
+fn a_client_hands_it_from_task_to_task_and_leaves_its_session() {
+    let wishes = &[Wish::ThreeWait, Wish::Waits];
+    Setup::of("curator: three tasks wait, and another client, a session is left", wishes)
+        .with(1, &[Fault::Leave])
+        .check();
+}
+
+#[test]
 fn two_want_a_permit_and_a_session_ends() {
     Setup::of("curator: two want the one permit, a session ends", &[PERMIT; 2]).with(1, &[Fault::Expiry]).check();
 }

@@ -23,6 +23,8 @@ pub enum Wish {
     WaitsTwice,
     /// The same three times.
     WaitsThrice,
+    /// Three of its tasks wait.
+    ThreeWait,
     /// It tries, and once more.
     TriesTwice,
     /// It waits, in a copy of the other's process: it has the same session, and calls what it puts by the same name.
@@ -68,6 +70,11 @@ impl Wish {
         }
     }
 
+    /// How many tasks it has.
+    pub fn tasks(self) -> usize {
+        if self == Wish::ThreeWait { 3 } else { 1 }
+    }
+
     /// Whether it is a party at the barrier.
     pub fn meets(self) -> bool {
         matches!(self, Wish::Meets | Wish::MeetsTwice | Wish::TriesToMeet)
@@ -99,6 +106,7 @@ impl Wish {
         match self {
             Wish::Waits => "wait".to_owned(),
             Wish::WaitsTwice => "wait twice".to_owned(),
+            Wish::ThreeWait => "three tasks wait".to_owned(),
             Wish::WaitsThrice => "wait three times".to_owned(),
             Wish::TriesTwice => "try twice".to_owned(),
             Wish::WaitsInCopy => "wait in a copy of a process".to_owned(),

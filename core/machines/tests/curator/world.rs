@@ -27,8 +27,16 @@ const LONG: u32 = 8;
 /// Where all clocks begin: for longer than that nothing was.
 const EPOCH: u32 = 100;
 
-const TASK: TaskId = TaskId(0);
-const HOLD: HoldId = HoldId(0);
+/// The most tasks of a client.
+const TASKS: usize = 3;
+
+fn task(at: usize) -> TaskId {
+    TaskId(at as u64)
+}
+
+fn hold(at: usize) -> HoldId {
+    task(at).into()
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Task {
@@ -77,7 +85,8 @@ enum Heard {
 struct Client {
     wish: Wish,
     process: Process,
-    task: Task,
+    /// What its tasks are at; the one that it has not is over.
+    tasks: [Task; TASKS],
     /// How often it will want it once more.
     comes_again: u8,
     /// In ticks.
@@ -175,7 +184,7 @@ pub enum Move {
     Live(usize),
     /// A timer that comes by itself.
     Wake(usize),
-    GiveBack(usize),
+    GiveBack(usize, usize),
     /// Whoever had it, or gave up, wants it once more.
     ComeAgain(usize),
     /// Somebody counts the latch down.
@@ -187,7 +196,7 @@ pub enum Move {
     Expire(usize),
     Leave(usize, Order),
     Stop(usize, Stop),
-    Cancel(usize),
+    Cancel(usize, usize),
     Clear,
 }
 
@@ -200,7 +209,7 @@ impl Move {
     fn is_fault(self) -> bool {
         matches!(
             self,
-            Move::Lose(..) | Move::Expire(_) | Move::Leave(..) | Move::Stop(..) | Move::Cancel(_) | Move::Clear
+            Move::Lose(..) | Move::Expire(_) | Move::Leave(..) | Move::Stop(..) | Move::Cancel(..) | Move::Clear
         )
     }
 }
@@ -242,15 +251,25 @@ impl Client {
     /// patience, or a waiter's look at what it should have been told: nobody may need that. Only an undo takes its
     /// time.
     fn wakes(&self) -> bool {
-        self.due().is_some_and(|due| due <= self.now + 1 || self.task == Task::Over)
+        self.due().is_some_and(|due| due <= self.now + 1 || self.has_no_task())
     }
 
     fn is_over(&self) -> bool {
-        self.task == Task::Over && self.process.is_idle()
+        self.has_no_task() && self.process.is_idle()
     }
 
-    fn believes(&self) -> bool {
-        self.process.valid_until(HOLD).is_some_and(|until| until > time(self.now))
+    fn has_no_task(&self) -> bool {
+        self.tasks.iter().all(|task| *task == Task::Over)
+    }
+
+    fn wants(&self) -> bool {
+        self.tasks.contains(&Task::Wanting)
+    }
+
+    /// The holds that it believes to have.
+    fn beliefs(&self) -> impl Iterator<Item = HoldId> {
+        let believes = |hold: &HoldId| self.process.valid_until(*hold).is_some_and(|until| until > time(self.now));
+        (0..TASKS).map(hold).filter(believes)
     }
 
     fn print(&self) -> u64 {
@@ -263,7 +282,7 @@ impl Client {
         let horizon = u64::from(STORE_TIMEOUT + TTL);
         let view = View { now, tick, horizon, last: 0, block: 1 << 32, newest: 0 };
         self.process.fingerprint(&view, &mut state);
-        (self.task, self.comes_again, self.life.saturating_sub(self.now), self.session, self.is_alive, self.is_hurt)
+        (self.tasks, self.comes_again, self.life.saturating_sub(self.now), self.session, self.is_alive, self.is_hurt)
             .hash(&mut state);
         let place = |slot, id| self.process.awaited_by(slot, id);
         (self.flights.len(), self.pending.len()).hash(&mut state);
@@ -304,7 +323,7 @@ impl World {
             Rc::new(Client {
                 wish: *wish,
                 process: Process::new(part, Inbox::Closed),
-                task: Task::Wanting,
+                tasks: [Task::Over; TASKS],
                 comes_again: wish.comes_again(),
                 now: EPOCH,
                 life: 0,
@@ -337,20 +356,20 @@ impl World {
             polls,
             wrong: None,
         };
-        for who in 0..setup.wishes.len() {
+        for (who, wish) in setup.wishes.iter().enumerate() {
             world.live(who);
-            world.acquire(who);
+            (0..wish.tasks()).for_each(|at| world.acquire(who, at));
         }
         world
     }
 
-    fn acquire(&mut self, who: usize) {
+    fn acquire(&mut self, who: usize, at: usize) {
         let client = self.client(who);
-        client.task = Task::Wanting;
+        client.tasks[at] = Task::Wanting;
         let (tries, renew) = (client.wish.tries(), client.wish != Wish::WaitsUnrenewed);
         let retry = Retry { min: TICK, max: TICK };
         let service = Service { ttl: TICK * TTL, renew, max_hold: None, retry };
-        let ask = Ask { task: TASK, owner: None, fair: false, rank: Rank::LOWEST, tries, deadline: None, service };
+        let ask = Ask { task: task(at), owner: None, fair: false, rank: Rank::LOWEST, tries, deadline: None, service };
         self.step(who, |process, effects| process.acquire(ask, None, effects));
     }
 
@@ -372,8 +391,11 @@ impl World {
             may(client.watch_told().is_some_and(|at| at > 0), Move::HearOfWatch(who));
             may(client.is_alive && client.life < client.now + LIFE, Move::Live(who));
             may(client.wakes(), Move::Wake(who));
-            may(matches!(client.task, Task::Holding { .. }), Move::GiveBack(who));
-            may(client.comes_again > 0 && client.task == Task::Over, Move::ComeAgain(who));
+            for (at, task) in client.tasks.iter().enumerate() {
+                may(matches!(task, Task::Holding { .. }), Move::GiveBack(who, at));
+                may(*task == Task::Wanting && self.may(Fault::Cancel), Move::Cancel(who, at));
+            }
+            may(client.comes_again > 0 && client.has_no_task(), Move::ComeAgain(who));
             ORDERS.iter().for_each(|order| may(!client.is_alive, Move::Notice(who, *order)));
             let is_up = client.is_alive && !client.is_over();
             may(is_up && self.may(Fault::Loss), Move::Lose(who, Watches::Stay));
@@ -382,7 +404,6 @@ impl World {
             ORDERS.iter().for_each(|order| may(is_up && self.may(Fault::Leave), Move::Leave(who, *order)));
             may(client.due().is_some() && !client.wakes() && self.may(Fault::Stop), Move::Stop(who, Stop::Timer));
             may(!client.is_over() && self.may(Fault::Stop), Move::Stop(who, Stop::Long));
-            may(client.task == Task::Wanting && self.may(Fault::Cancel), Move::Cancel(who));
         }
         for (which, left) in self.left.iter().enumerate() {
             moves.extend((!left.pending.is_empty()).then_some(Move::ExecuteLate(which)));
@@ -452,18 +473,18 @@ impl World {
                 let fired = Rc::make_mut(&mut self.server).count_down();
                 self.tell(fired);
             }
-            Move::GiveBack(who) => {
+            Move::GiveBack(who, at) => {
                 let client = self.client(who);
-                let Task::Holding { token } = client.task else { unreachable!("it holds") };
-                client.task = Task::GivingBack;
-                let (token, waiter) = (Some(Token::new(token)), Call::Release(TASK));
+                let Task::Holding { token } = client.tasks[at] else { unreachable!("it holds") };
+                client.tasks[at] = Task::GivingBack;
+                let (token, waiter) = (Some(Token::new(token)), Call::Release(task(at)));
                 self.step(who, |process, effects| {
-                    process.handle(Event::Release { hold: HOLD, token, waiter }, effects);
+                    process.handle(Event::Release { hold: hold(at), token, waiter }, effects);
                 });
             }
             Move::ComeAgain(who) => {
                 self.client(who).comes_again -= 1;
-                self.acquire(who);
+                self.acquire(who, 0);
             }
             Move::Notice(who, order) => self.take_another_session(who, order, "SessionExpired"),
             Move::Leave(who, order) => {
@@ -528,10 +549,10 @@ impl World {
                 self.advance(who, until);
             }
             Move::Clear => Rc::make_mut(&mut self.server).clear(),
-            Move::Cancel(who) => {
-                self.client(who).task = Task::Over;
+            Move::Cancel(who, at) => {
+                self.client(who).tasks[at] = Task::Over;
                 self.step(who, |process, effects| {
-                    process.handle(Event::Cancel { task: TASK, granted: None }, effects);
+                    process.handle(Event::Cancel { task: task(at), granted: None }, effects);
                 });
             }
         }
@@ -677,11 +698,16 @@ impl World {
             Some(_) => 0,
         };
         let client = self.client(who);
-        let wrong = match (client.task, call, settled) {
+        let (Call::Acquire(TaskId(of)) | Call::Release(TaskId(of))) = call else {
+            self.wrong = Some(format!("nobody asked, and hears {settled:?}"));
+            return;
+        };
+        let at = of as usize;
+        let wrong = match (client.tasks[at], call, settled) {
             (Task::Wanting, Call::Acquire(_), Settled::Granted { .. }) => {
-                let token = client.process.shown(HOLD).unwrap_or(0);
-                client.task = Task::Holding { token };
-                let is_over = !client.believes();
+                let token = client.process.shown(hold(at)).unwrap_or(0);
+                client.tasks[at] = Task::Holding { token };
+                let is_over = !client.beliefs().any(|held| held == hold(at));
                 self.token = self.token.max(token);
                 if matches!(share, None | Some(Share::WRITE)) {
                     self.alone = token;
@@ -692,12 +718,12 @@ impl World {
                 }
             }
             (Task::Wanting, Call::Acquire(_), Settled::Refused(why)) => {
-                client.task = Task::Over;
+                client.tasks[at] = Task::Over;
                 let may = matches!(why, Refusal::Taken) || client.is_hurt;
                 (!may).then(|| format!("it is refused, and nothing befell it: {why:?}"))
             }
             (Task::GivingBack, Call::Release(_), Settled::Released(outcome)) => {
-                client.task = Task::Over;
+                client.tasks[at] = Task::Over;
                 let may = matches!(outcome, ReleaseOutcome::Released | ReleaseOutcome::Unknown) || client.is_hurt;
                 (!may).then(|| format!("what it gave back was not its own, and nothing befell it: {outcome:?}"))
             }
@@ -708,11 +734,14 @@ impl World {
 
     fn lost(&mut self, who: usize) {
         let client = self.client(who);
-        let wrong = match client.task {
-            Task::Holding { .. } => (!client.is_hurt).then(|| "it is lost, and nothing befell it".to_owned()),
-            task => Some(format!("{task:?} loses it")),
+        let is_hurt = client.is_hurt;
+        let wrong = match client.tasks.iter_mut().find(|task| matches!(task, Task::Holding { .. })) {
+            Some(holder) => {
+                *holder = Task::Over;
+                (!is_hurt).then(|| "it is lost, and nothing befell it".to_owned())
+            }
+            None => Some("it is lost, and nobody had it".to_owned()),
         };
-        client.task = Task::Over;
         self.wrong = self.wrong.take().or(wrong);
     }
 
@@ -721,23 +750,10 @@ impl World {
         if let Some(wrong) = &self.wrong {
             return Err(wrong.clone());
         }
-        for holder in self.clients.iter().filter(|client| client.believes()) {
-            let token = holder.process.shown(HOLD).unwrap_or(0);
-            if holder.wish.is_of_gate() {
-                if !(if holder.wish.meets() { self.server.passed(token) } else { self.server.is_open() }) {
-                    return Err(format!("it believes to have passed as {token}, and there is {:?}", self.server));
-                }
-                continue;
-            }
-            if holder.process.valid_until(HOLD) > Some(time(holder.life)) {
-                return Err("it believes to hold it for longer than its session is known to live".to_owned());
-            }
-            // Of those whom the server has for holders no two are in each other's way.
-            if !self.server.holds(holder.session, token as i64) {
-                return Err(format!("it believes to hold it under {token}, and there is {:?}", self.server));
-            }
+        for holder in &self.clients {
+            holder.beliefs().try_for_each(|hold| self.check_belief(holder, hold))?;
         }
-        let waits = |client: &Rc<Client>| client.task == Task::Wanting && client.flights.is_empty() && !client.wakes();
+        let waits = |client: &Rc<Client>| client.wants() && client.flights.is_empty() && !client.wakes();
         if self.clients.iter().any(|client| client.wish.tries() && waits(client)) {
             return Err("it only tries, and waits".to_owned());
         }
@@ -747,7 +763,7 @@ impl World {
         let mut left = self.clients.iter().filter(|client| !client.is_over());
         if let (Some(last), None, true) = (left.next(), left.next(), is_quiet)
             && matches!(last.wish, Wish::Meets | Wish::MeetsTwice)
-            && last.task == Task::Wanting
+            && last.wants()
             && self.server.stands() == 1
         {
             return Ok(());
@@ -756,6 +772,24 @@ impl World {
             () if is_quiet && !is_over => Err("it stands still".to_owned()),
             () if is_quiet && !self.server.is_empty() => Err("something is left".to_owned()),
             () => Ok(()),
+        }
+    }
+
+    fn check_belief(&self, holder: &Client, hold: HoldId) -> Result<(), String> {
+        let token = holder.process.shown(hold).unwrap_or(0);
+        if holder.wish.is_of_gate() {
+            return match if holder.wish.meets() { self.server.passed(token) } else { self.server.is_open() } {
+                true => Ok(()),
+                false => Err(format!("it believes to have passed as {token}, and there is {:?}", self.server)),
+            };
+        }
+        if holder.process.valid_until(hold) > Some(time(holder.life)) {
+            return Err("it believes to hold it for longer than its session is known to live".to_owned());
+        }
+        // Of those whom the server has for holders no two are in each other's way.
+        match self.server.holds(holder.session, token as i64) {
+            true => Ok(()),
+            false => Err(format!("it believes to hold it under {token}, and there is {:?}", self.server)),
         }
     }
 
