@@ -71,6 +71,8 @@ impl Server {
         false
     }
 
+    pub fn may_be_cleared(&mut self) {}
+
     pub fn clear(&mut self) {}
 
     pub fn execute(&mut self, _: usize, session: i64, request: &Request) -> (Reply, Vec<Fired>) {

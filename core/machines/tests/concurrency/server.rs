@@ -228,6 +228,8 @@ impl Server {
         false
     }
 
+    pub fn may_be_cleared(&mut self) {}
+
     pub fn clear(&mut self) {}
 
     /// Whether the latch was counted down.

@@ -72,6 +72,9 @@ pub struct Server {
     permits: BTreeSet<i64>,
     watches: BTreeSet<(Arc<str>, usize)>,
     zxid: i64,
+    /// Whether what makes no node of a contender's counts as a transaction, too: it tells one directory from another of
+    /// the same name, and else only makes states differ.
+    counts_all: bool,
 }
 
 pub fn error(code: &str) -> Reply {
@@ -133,9 +136,18 @@ impl Server {
         self.dirs.contains_key(DIR) && below.count() == 0
     }
 
+    /// Its directory may be removed.
+    pub fn may_be_cleared(&mut self) {
+        self.counts_all = true;
+    }
+
+    fn wrote(&mut self) {
+        self.zxid += i64::from(self.counts_all);
+    }
+
     /// It is removed, as containers are that nobody uses.
     pub fn clear(&mut self) {
-        self.zxid += 1;
+        self.wrote();
         self.dirs.remove(DIR);
     }
 
@@ -145,7 +157,7 @@ impl Server {
             "sync" => Reply::Nil,
             "container" if self.dirs.contains_key(path) => error("NodeExists"),
             "container" => {
-                self.zxid += 1;
+                self.wrote();
                 self.dirs.insert(path.clone(), 0);
                 Reply::Nil
             }
@@ -207,7 +219,7 @@ impl Server {
             "multi" => return self.together(&changes(&request.args).expect("changes")),
             "delete" if self.version(path) > 0 && request.args == [Arg::Int(0)] => error("BadVersion"),
             "delete" if self.nodes.contains_key(path) => {
-                self.zxid += 1;
+                self.wrote();
                 return (Reply::Nil, self.remove(path));
             }
             "delete" => error("NoNode"),
@@ -355,7 +367,7 @@ impl Server {
 
     /// A session is not heard of for too long.
     pub fn end(&mut self, session: i64) -> Vec<Fired> {
-        self.zxid += 1;
+        self.wrote();
         let nodes = self.nodes.iter().filter(|(_, node)| node.session == session);
         let gone: Vec<_> = nodes.map(|(path, _)| path.clone()).collect();
         gone.iter().flat_map(|path| self.remove(path)).collect()

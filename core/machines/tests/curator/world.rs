@@ -338,7 +338,11 @@ impl World {
         };
         let clients: Vec<_> = setup.wishes.iter().enumerate().map(client).collect();
         let sessions = clients.len() as i64;
-        let (server, left) = (Rc::new(Server::new()), Vec::new());
+        let (mut server, left) = (Server::new(), Vec::new());
+        if setup.faults.contains(&Fault::Clear) {
+            server.may_be_cleared();
+        }
+        let server = Rc::new(server);
         let Setup { failure, faults, most_faults, polls, .. } = *setup;
         let latches = setup.wishes.iter().any(|wish| wish.is_of_gate() && !wish.meets());
         let counts = if latches { COUNT } else { 0 };
