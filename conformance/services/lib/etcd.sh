@@ -26,6 +26,8 @@ initial-cluster: $4
 initial-cluster-token: $NAME-$PORT
 election-timeout: ${LOCKWRIGHT_ETCD_ELECTION:-1000}
 log-level: warn
+# It is there, unless settings come from a file.
+enable-grpc-gateway: true
 END
 }
 

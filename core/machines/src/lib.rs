@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod base64;
 pub mod error;
 pub mod finding;
 pub mod gate;

@@ -4,18 +4,22 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use etcd_client::{Client, GetOptions, LeaseTimeToLiveOptions, Txn, TxnResponse};
+use etcd_client::{Client, LeaseTimeToLiveOptions};
+use lockwright_machines::stores::etcd::lease::Lease;
+use lockwright_machines::stores::etcd::wire::{Response, Transaction};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::config::Config;
-use super::connection::{Failure, answered, dial, too_late};
+use super::connection::{answered, dial};
+use super::failure::{Failure, too_late};
+use super::grpc;
 use super::layouts::concurrency_layout::ConcurrencyLayout;
 use super::layouts::examination;
-use super::lease::{Lease, Leases, either};
+use super::lease::{Leases, either};
 use super::seats::ClientSeats;
-use super::transactions::{self, Joined};
+use super::transactions::{self, Joined, Under};
 use super::watches::{Target, Watches};
 use crate::error::{Error, Kind};
 use crate::finding::Finding;
@@ -174,20 +178,19 @@ impl Etcd {
         }
     }
 
-    pub(super) async fn txn(&self, txn: Txn) -> Result<TxnResponse, Failure> {
-        self.over_a_line(|client| {
+    pub(super) async fn txn(&self, transaction: &Transaction) -> Result<Response, Failure> {
+        let txn = grpc::txn(transaction);
+        let done = self.over_a_line(|client| {
             let txn = txn.clone();
             async move { answered(client.kv_client().txn(txn).await) }
-        })
-        .await
+        });
+        done.await.map(|done| grpc::response(&done))
     }
 
     /// The same for what is only done under this lease.
-    async fn under(&self, lease: &Lease, txn: Txn) -> Result<TxnResponse, Failure> {
-        let done = self.txn(txn).await;
-        if let Err(Failure::Refused(Reply::Error { code, .. })) = &done
-            && code == "LeaseNotFound"
-        {
+    async fn under(&self, lease: &Lease, transaction: &Transaction) -> Result<Response, Failure> {
+        let done = self.txn(transaction).await;
+        if done.as_ref().is_err_and(Failure::is_of_the_lease) {
             self.leases.over(lease);
         }
         done
@@ -210,22 +213,13 @@ impl Etcd {
                 self.silent(began);
                 Err(Failure::Slow(too_late()))
             });
-            let failure = match answer {
-                Ok(reply) | Err(Failure::Refused(reply)) => {
+            let outcome = match answer.or_else(|failure| failure.concludes(request, replies.len())) {
+                Ok(reply) => {
                     replies.push(reply);
                     continue;
                 }
-                Err(failure) => failure,
-            };
-            let outcome = match failure {
-                Failure::Unknown(error) | Failure::Slow(error) if changes_nothing(request) && replies.is_empty() => {
-                    Outcome::NotSent(error)
-                }
-                Failure::NotSent(error) | Failure::NoLeader(error) if replies.is_empty() => Outcome::NotSent(error),
-                Failure::NotSent(error) | Failure::NoLeader(error) | Failure::Unknown(error) | Failure::Slow(error) => {
-                    Outcome::Unknown { error, void_after: self.void_after(clock::now(), limit) }
-                }
-                Failure::Refused(_) => continue,
+                Err((error, true)) => Outcome::NotSent(error),
+                Err((error, false)) => Outcome::Unknown { error, void_after: self.void_after(clock::now(), limit) },
             };
             return Answered { sent, outcome };
         }
@@ -233,7 +227,7 @@ impl Etcd {
     }
 
     async fn answer(&self, request: &Request) -> Result<Reply, Failure> {
-        let said = |txn: crate::Result<Txn>| txn.map_err(Failure::NotSent);
+        let said = |asked: crate::Result<Transaction>| asked.map_err(Failure::NotSent);
         if asks_for_a_place(request)
             && let Some(refused) = self.keeps_latch(request).await?
         {
@@ -246,7 +240,7 @@ impl Etcd {
                 let lease = self.lease().await?;
                 let fence = lease.fence();
                 let copied = self.watches.copies(&request.key);
-                let response = self.under(&lease, said(transactions::join(request, &lease, fence, !copied))?).await?;
+                let response = self.under(&lease, &said(transactions::join(request, &lease, fence, !copied))?).await?;
                 match transactions::joined(request, &response, &lease, fence) {
                     Joined::Told(reply) => Ok(self.told(request, reply)),
                     Joined::Fenced { fence, reply } => {
@@ -265,42 +259,14 @@ impl Etcd {
                     let own = match self.watches.hears() {
                         true => 0,
                         // Whether it is told at all.
-                        false => transactions::created(&self.txn(said(transactions::exists(request))?).await?),
+                        false => transactions::created(&self.txn(&said(transactions::exists(request))?).await?),
                     };
                     if let Some(reply) = self.watches.copied(request, &lease, own).await {
                         return Ok(reply);
                     }
                 }
-                let looked = self.txn(said(transactions::look(request))?).await?;
+                let looked = self.txn(&said(transactions::look(request))?).await?;
                 Ok(self.told(request, transactions::looked(&looked, &lease)))
-            }
-            "open" => {
-                let lease = self.lease().await?;
-                let opened = self.under(&lease, said(transactions::open(request, &lease))?).await?;
-                Ok(Reply::Int(opened.succeeded().into()))
-            }
-            "fate" => {
-                let lease = self.lease().await?;
-                Ok(transactions::fated(&self.txn(said(transactions::fate(request))?).await?, &lease))
-            }
-            "exists" => {
-                let lease = self.lease().await?;
-                Ok(transactions::existing(&self.txn(said(transactions::exists(request))?).await?, &lease))
-            }
-            "release" => Ok(transactions::released(&self.txn(said(transactions::release(request))?).await?)),
-            "break" => {
-                let txn = said(transactions::break_hold(request, &self.config.prefix))?;
-                Ok(transactions::released(&self.txn(txn).await?))
-            }
-            "delete" => Ok(transactions::deleted(&self.txn(said(transactions::delete(request, None))?).await?)),
-            "undo" => {
-                // What was to be put under a lease that is over cannot be any more.
-                let Some(lease) = self.leases.current() else {
-                    return Ok(transactions::deleted(&self.txn(said(transactions::delete(request, None))?).await?));
-                };
-                let response = self.under(&lease, said(transactions::delete(request, Some(&lease)))?).await?;
-                lease.learn(transactions::revision_of(&response));
-                Ok(transactions::deleted(&response))
             }
             "watch" => match transactions::one_key(request) {
                 Some((key, revision)) if !self.watches.copies(&request.key) => {
@@ -308,14 +274,6 @@ impl Etcd {
                 }
                 _ => Ok(self.watches.want(&request.key, &Target::Line(request.key.clone())).await),
             },
-            "first" => {
-                let (from, options) = transactions::first(request).map_err(Failure::NotSent)?;
-                Ok(transactions::firsts(&self.read(from.into_bytes(), options).await?))
-            }
-            "keys" => {
-                let (from, options) = transactions::keys(request).map_err(Failure::NotSent)?;
-                Ok(transactions::listed(&self.read(from, options).await?))
-            }
             "lives" => {
                 let id = transactions::int(request, 0).map_err(Failure::NotSent)?;
                 let lives = self
@@ -324,26 +282,25 @@ impl Etcd {
                 if seconds < 0 {
                     return Ok(Reply::Nil);
                 }
-                let card = transactions::card_key(&transactions::fence_key(&self.config.prefix, id));
-                let card = transactions::text_of(&self.read(card.into_bytes(), GetOptions::new()).await?);
-                Ok(Reply::List(vec![Reply::Int(seconds * 1000), card]))
+                let card = self.txn(&transactions::card_of(&self.config.prefix, id)).await?;
+                Ok(transactions::lives(seconds, &card))
             }
             "status" => {
                 let status = self
                     .over_a_line(|client| async move { answered(client.maintenance_client().status().await) })
                     .await?;
-                Ok(transactions::status(&status))
+                Ok(grpc::status(&status))
             }
             "members" => {
                 let members = self
                     .over_a_line(|client| async move { answered(client.cluster_client().member_list().await) })
                     .await?;
-                Ok(transactions::members(&members))
+                Ok(grpc::members(&members))
             }
             "leases" => {
                 let leases =
                     self.over_a_line(|client| async move { answered(client.lease_client().leases().await) }).await?;
-                Ok(transactions::leases(&leases))
+                Ok(grpc::leases(&leases))
             }
             "keeps" => {
                 let id = transactions::int(request, 0).map_err(Failure::NotSent)?;
@@ -352,10 +309,26 @@ impl Etcd {
                     self.over_a_line(
                         |client| async move { answered(client.lease_client().time_to_live(id, asks()).await) },
                     );
-                Ok(transactions::kept(&lives.await?))
+                Ok(grpc::kept(&lives.await?))
             }
-            _ => Err(Failure::NotSent(transactions::strange(request))),
+            _ => self.transact(request).await,
         }
+    }
+
+    /// What is one transaction whatever else is known of its lock.
+    async fn transact(&self, request: &Request) -> Result<Reply, Failure> {
+        let lease = match Under::of(request) {
+            Under::Lease => Some(self.lease().await?),
+            Under::LeaseIfAny => self.leases.current(),
+            Under::Nothing => None,
+        };
+        let (lease, fence) = (lease.as_deref(), lease.as_deref().map_or(0, Lease::fence));
+        let asked = transactions::ask(request, lease, &self.config.prefix).map_err(Failure::NotSent)?;
+        let response = match lease {
+            Some(lease) => self.under(lease, &asked).await,
+            None => self.txn(&asked).await,
+        };
+        Ok(transactions::answer(request, &response?, lease, fence))
     }
 
     /// A queue that was read, which may be longer than what was told of it.
@@ -364,14 +337,6 @@ impl Etcd {
             self.watches.was_cut(&request.key);
         }
         queue
-    }
-
-    async fn read(&self, from: Vec<u8>, options: GetOptions) -> Result<etcd_client::GetResponse, Failure> {
-        self.over_a_line(|client| {
-            let (from, options) = (from.clone(), options.clone());
-            async move { answered(client.kv_client().get(from, Some(options)).await) }
-        })
-        .await
     }
 
     async fn say_farewell(&self) {
@@ -386,25 +351,6 @@ impl Etcd {
 /// Whether it is one of a crowd's: whoever holds or gives up does not stand behind them.
 fn asks_for_a_place(request: &Request) -> bool {
     matches!(request.call.name, "acquire" | "try" | "look")
-}
-
-/// Whether nothing is different where it was done.
-fn changes_nothing(request: &Request) -> bool {
-    matches!(
-        request.call.name,
-        "look"
-            | "exists"
-            | "fate"
-            | "watch"
-            | "first"
-            | "keys"
-            | "lives"
-            | "status"
-            | "members"
-            | "leases"
-            | "keeps"
-            | "latch.look"
-    )
 }
 
 /// Ends a task with whoever awaits it: what it did not send by then must not leave later.

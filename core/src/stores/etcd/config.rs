@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{Certificate, Identity, TlsOptions};
+use lockwright_machines::stores::etcd::lease::whole_seconds;
 use url::Url;
 
 use crate::error::Result;
@@ -49,8 +50,7 @@ impl Config {
             address: format!("{}://{}", url.scheme(), hosts.join(",")).into(),
             endpoints,
             prefix: options.prefix.clone(),
-            // The server counts whole seconds, and has a least of its own.
-            ttl: Duration::from_secs(uri.lock.ttl.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)),
+            ttl: whole_seconds(uri.lock.ttl),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
             login: Login::of(url, options)?,

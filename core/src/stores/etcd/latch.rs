@@ -8,14 +8,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse};
 use lockwright_machines::cell::foreign;
+use lockwright_machines::stores::etcd::wire::{Compare, Done, Get, Is, KeyValue, Keys, Op, Response, Transaction};
 use tokio::time::sleep;
 
 use super::client::Etcd;
-use super::connection::{Failure, answered, too_late};
+use super::connection::answered;
+use super::failure::{Failure, too_late};
 use super::layouts::part::Part;
-use super::transactions::{below, int, revision_of, strange};
+use super::transactions::{below, int, strange};
 use crate::protocol::{Arg, AttemptId, Reply, Request};
 
 /// How many keys below a name are looked at for what is no latch.
@@ -45,10 +46,10 @@ struct Latch {
 
 impl Latch {
     fn of(kv: &KeyValue) -> Option<Self> {
-        let value = std::str::from_utf8(kv.value()).ok()?;
+        let value = std::str::from_utf8(&kv.value).ok()?;
         let (count, idle) = value.split_once(' ')?;
         let (count, idle) = (count.parse().ok()?, idle.parse().ok()?);
-        Some(Latch { count, idle, lease: kv.lease(), written: kv.mod_revision(), is_new: false })
+        Some(Latch { count, idle, lease: kv.lease, written: kv.written, is_new: false })
     }
 }
 
@@ -62,35 +63,35 @@ pub(super) fn plan(request: &Request) -> Option<Plan> {
     Some(Plan { count: int(request, at).ok()?, idle: int(request, at + 1).ok()? })
 }
 
-fn under(lease: i64) -> Option<PutOptions> {
-    Some(PutOptions::new().with_lease(lease))
+fn put_count(name: &str, count: i64, idle: i64, lease: i64) -> Op {
+    Op::Put { key: Part::count_key(name), value: format!("{count} {idle}"), lease }
 }
 
-fn put_count(name: &str, count: i64, idle: i64, lease: i64) -> TxnOp {
-    TxnOp::put(Part::count_key(name), format!("{count} {idle}"), under(lease))
+fn put_shut(name: &str, lease: i64) -> Op {
+    Op::Put { key: Part::shut_key(name), value: String::new(), lease }
 }
 
-fn put_shut(name: &str, lease: i64) -> TxnOp {
-    TxnOp::put(Part::shut_key(name), "", under(lease))
+fn read(key: &str) -> Op {
+    Op::Get(Get::all(Keys::one(key)))
 }
 
 /// What a get of a transaction found.
-fn found(response: &TxnResponse, at: usize) -> Vec<KeyValue> {
-    match response.op_responses().into_iter().nth(at) {
-        Some(TxnOpResponse::Get(got)) => got.kvs().to_vec(),
-        _ => Vec::new(),
+fn found(response: &Response, at: usize) -> &[KeyValue] {
+    match response.done.get(at) {
+        Some(Done::Got(got)) => &got.kvs,
+        _ => &[],
     }
 }
 
 /// Reads the latch and what else lies below its name.
-fn look(name: &str) -> Txn {
-    let others = GetOptions::new().with_prefix().with_limit(OTHERS).with_keys_only();
-    Txn::new().and_then([TxnOp::get(Part::count_key(name), None), TxnOp::get(below(name), Some(others))])
+fn look(name: &str) -> Transaction {
+    let others = Get { limit: OTHERS, ..Get::keys(Keys::beginning(&below(name))) };
+    Transaction::of([read(&Part::count_key(name)), Op::Get(others)])
 }
 
 /// What else than a latch is called so, as a refusal.
 fn another(name: &str, below: &[KeyValue]) -> Option<Reply> {
-    let parts = below.iter().filter_map(|kv| Part::of_key(name, std::str::from_utf8(kv.key()).ok()?));
+    let parts = below.iter().filter_map(|kv| Part::of_key(name, std::str::from_utf8(&kv.key).ok()?));
     parts.into_iter().find(|part| !matches!(part, Part::Latch | Part::Wait)).map(|part| foreign(part.word()))
 }
 
@@ -99,7 +100,7 @@ impl Etcd {
     /// as it says from now on; or why there can be none.
     async fn keep(&self, name: &str, plan: Plan, sets: Option<&str>) -> Result<Result<Latch, Reply>, Failure> {
         for tries in 0..TRIES {
-            let seen = self.txn(look(name)).await?;
+            let seen = self.txn(&look(name)).await?;
             if let Some(latch) = found(&seen, 0).first().and_then(Latch::of) {
                 if latch.idle >= plan.idle {
                     if self.touch(latch.lease).await? {
@@ -108,25 +109,25 @@ impl Etcd {
                 } else {
                     // The longest that anybody says counts.
                     let lease = self.grant(plan.idle).await?;
-                    let same = Compare::mod_revision(Part::count_key(name), CompareOp::Equal, latch.written);
+                    let same = Compare::key(&Part::count_key(name), Is::WrittenAt(latch.written));
                     let shut = (latch.count > 0).then(|| put_shut(name, lease));
                     let puts = [put_count(name, latch.count, plan.idle, lease)].into_iter().chain(shut);
-                    self.txn(Txn::new().when([same]).and_then(puts.collect::<Vec<_>>())).await?;
+                    self.txn(&Transaction::when([same]).then(puts)).await?;
                 }
             } else {
-                if let Some(other) = another(name, &found(&seen, 1)) {
+                if let Some(other) = another(name, found(&seen, 1)) {
                     return Ok(Err(other));
                 }
                 let lease = self.grant(plan.idle).await?;
                 // Nobody came meanwhile.
-                let same = Compare::create_revision(below(name), CompareOp::Less, revision_of(&seen) + 1).with_prefix();
+                let same = Compare { keys: Keys::beginning(&below(name)), is: Is::CreatedBefore(seen.revision + 1) };
                 let makes = [put_count(name, plan.count, plan.idle, lease), put_shut(name, lease)];
-                let counts = sets.map(|attempt| TxnOp::put(&*self.counted_key(name), attempt, under(lease)));
-                let makes: Vec<_> = makes.into_iter().chain(counts).collect();
-                let made = self.txn(Txn::new().when([same]).and_then(makes)).await?;
-                if made.succeeded() {
+                let key = || self.counted_key(name).to_string();
+                let counts = sets.map(|attempt| Op::Put { key: key(), value: attempt.to_owned(), lease });
+                let made = self.txn(&Transaction::when([same]).then(makes.into_iter().chain(counts))).await?;
+                if made.succeeded {
                     let Plan { count, idle } = plan;
-                    return Ok(Ok(Latch { count, idle, lease, written: revision_of(&made), is_new: true }));
+                    return Ok(Ok(Latch { count, idle, lease, written: made.revision, is_new: true }));
                 }
                 self.give_up(lease).await;
             }
@@ -158,9 +159,9 @@ impl Etcd {
                 Ok(latch) => latch,
                 Err(refused) => return Ok(refused),
             };
-            let seen = self.txn(Txn::new().and_then([TxnOp::get(&*counted_key, None)])).await?;
+            let seen = self.txn(&Transaction::of([read(&counted_key)])).await?;
             let counted = found(&seen, 0);
-            let known = counted.first().map_or(&[][..], KeyValue::value);
+            let known = counted.first().map_or(&[][..], |kv| &kv.value);
             let known: Vec<_> = std::str::from_utf8(known).unwrap_or_default().split_whitespace().collect();
             let count = match &**does {
                 _ if known.contains(&&**attempt) => return left(latch.count),
@@ -169,19 +170,19 @@ impl Etcd {
                 _ if latch.count > 0 => return Ok(Reply::List(vec![Reply::Int(0)])),
                 _ => plan.count,
             };
-            let before = counted.first().map_or(0, KeyValue::mod_revision);
+            let before = counted.first().map_or(0, |kv| kv.written);
             let compares = [
-                Compare::mod_revision(Part::count_key(name), CompareOp::Equal, latch.written),
-                Compare::mod_revision(&*counted_key, CompareOp::Equal, before),
+                Compare::key(&Part::count_key(name), Is::WrittenAt(latch.written)),
+                Compare::key(&counted_key, Is::WrittenAt(before)),
             ];
             let forgotten = known.len().saturating_sub(REMEMBERED - 1);
             let known = [&known[forgotten..], &[&**attempt]].concat().join(" ");
             let puts = [
                 put_count(name, count, latch.idle, latch.lease),
-                TxnOp::put(&*counted_key, known, under(latch.lease)),
-                if count == 0 { TxnOp::delete(Part::shut_key(name), None) } else { put_shut(name, latch.lease) },
+                Op::Put { key: counted_key.to_string(), value: known, lease: latch.lease },
+                if count == 0 { Op::Delete(Part::shut_key(name)) } else { put_shut(name, latch.lease) },
             ];
-            if self.txn(Txn::new().when(compares).and_then(puts)).await?.succeeded() {
+            if self.txn(&Transaction::when(compares).then(puts)).await?.succeeded {
                 return left(count);
             }
             self.steps_aside(tries).await;
@@ -191,9 +192,9 @@ impl Etcd {
 
     /// How many are to come yet.
     pub(super) async fn look_at_latch(&self, name: &Arc<str>) -> Result<Reply, Failure> {
-        let seen = self.txn(look(name)).await?;
+        let seen = self.txn(&look(name)).await?;
         let latch = found(&seen, 0).first().and_then(Latch::of).map(|latch| Reply::Int(latch.count));
-        Ok(latch.or_else(|| another(name, &found(&seen, 1))).unwrap_or(Reply::Nil))
+        Ok(latch.or_else(|| another(name, found(&seen, 1))).unwrap_or(Reply::Nil))
     }
 
     /// Where it lies what this client counted down last.

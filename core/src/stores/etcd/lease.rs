@@ -1,71 +1,25 @@
-//! The client's lease: granted before the first request that needs one, kept alive by one stream for all locks, and the
-//! fence beside it.
+//! How the client's lease is come by: granted before the first request that needs one, and kept alive by one stream for
+//! all locks.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use etcd_client::{Client, PutOptions, Txn, TxnOp};
+use etcd_client::Client;
+use lockwright_machines::stores::etcd::lease::Lease;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::client::Etcd;
-use super::connection::{Failure, answered};
-use super::transactions;
+use super::connection::answered;
+use super::failure::{Failure, too_late};
 use crate::platform::clock;
 use crate::platform::mutex::locked;
-use crate::session::margin;
 use crate::stores::Sink;
 use crate::time::Time;
 
 /// How long nothing is tried after the stream broke.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// A lease as it was granted.
-#[derive(Debug)]
-pub(super) struct Lease {
-    pub(super) id: i64,
-    /// How long it lasts without a sign of life.
-    ttl: Duration,
-    pub(super) fence_key: String,
-    /// At which revision the fence was written last, as far as is known: what was sent with a lower one does nothing.
-    fence: AtomicI64,
-    /// Whether it lies beside the fence who this client is.
-    told: AtomicBool,
-}
-
-impl Lease {
-    pub(super) fn fence(&self) -> i64 {
-        self.fence.load(Ordering::Acquire)
-    }
-
-    /// The fence is at another revision: it only rises, unless somebody deleted it.
-    pub(super) fn learn(&self, fence: i64) {
-        if fence == 0 {
-            self.fence.store(0, Ordering::Release);
-        } else {
-            self.fence.fetch_max(fence, Ordering::AcqRel);
-        }
-    }
-
-    pub(super) fn is_told(&self) -> bool {
-        self.told.load(Ordering::Acquire)
-    }
-
-    pub(super) fn tells(&self) {
-        self.told.store(true, Ordering::Release);
-    }
-
-    pub(super) fn put_fence(&self) -> TxnOp {
-        TxnOp::put(self.fence_key.as_str(), "", Some(PutOptions::new().with_lease(self.id)))
-    }
-
-    /// Until when it lasts at least, if a sign of life that left at `sent` was answered.
-    fn lives(&self, sent: Time) -> Time {
-        sent.after(self.ttl).before(margin(self.ttl))
-    }
-}
 
 /// The lease of a client, if it has one.
 #[derive(Default)]
@@ -135,22 +89,9 @@ impl Etcd {
         let granted =
             self.over_a_line(|client| async move { answered(client.lease_client().grant(seconds, None).await) }).await;
         // Nothing that concerns a lock was sent: a lease of nobody ends with its time.
-        let granted = granted.map_err(harmless)?;
-        let id = granted.id();
-        let fence_key = transactions::fence_key(&self.config.prefix, id);
-        let lease = Lease {
-            id,
-            ttl: Duration::from_secs(granted.ttl().try_into().unwrap_or_default()),
-            fence_key,
-            fence: AtomicI64::new(0),
-            told: AtomicBool::new(false),
-        };
-        let fence = || Txn::new().and_then([lease.put_fence()]);
-        let written = self.over_a_line(|client| {
-            let fence = fence();
-            async move { answered(client.kv_client().txn(fence).await) }
-        });
-        lease.learn(transactions::revision_of(&written.await.map_err(harmless)?));
+        let granted = granted.map_err(Failure::harmless)?;
+        let lease = Lease::granted(&self.config.prefix, granted.id(), granted.ttl());
+        lease.is_fenced(&self.txn(&lease.first_fence()).await.map_err(Failure::harmless)?);
         let lease = Arc::new(lease);
         *locked(&self.leases.current) = Some(lease.clone());
         self.leases.lives(&lease, sent);
@@ -211,15 +152,7 @@ impl Etcd {
 }
 
 fn late() -> Failure {
-    Failure::NotSent(super::connection::too_late())
-}
-
-/// What may or may not have been done, and makes no difference.
-fn harmless(failure: Failure) -> Failure {
-    match failure {
-        Failure::Unknown(error) | Failure::Slow(error) => Failure::NotSent(error),
-        other => other,
-    }
+    Failure::NotSent(too_late())
 }
 
 /// Both, until the first of them ends.

@@ -3,16 +3,15 @@
 mod client;
 mod config;
 mod connection;
-mod copy;
+mod grpc;
 mod latch;
 mod lease;
 mod seats;
-mod transactions;
 mod watches;
 
 use std::sync::Arc;
 
-use lockwright_machines::stores::etcd::layouts;
+use lockwright_machines::stores::etcd::{copy, failure, layouts, transactions};
 
 use crate::error::Result;
 use crate::stores::Store;

@@ -11,14 +11,16 @@ use etcd_client::{
     Client, Event, EventType, GetOptions, KeyValue, KvClient, WatchFilterType, WatchOptions, WatchRequestSender,
     WatchResponse, WatchResponseStream,
 };
+use lockwright_machines::stores::etcd::lease::Lease;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::client::Etcd;
-use super::connection::{Failure, answered, too_late};
+use super::connection::answered;
 use super::copy::{Copy, News};
+use super::failure::{Failure, too_late};
+use super::grpc;
 use super::layouts::part::Part;
-use super::lease::Lease;
 use super::transactions::{self, below};
 use crate::platform::mutex::locked;
 use crate::protocol::{Reply, Request, StoreEvent};
@@ -485,8 +487,7 @@ impl Etcd {
         let sink = self.leases.sink()?;
         for event in response.events() {
             if let (EventType::Delete, Some(kv)) = (event.event_type(), event.kv()) {
-                let path = format!("{}:{}", kv.mod_revision(), String::from_utf8_lossy(kv.key()));
-                sink.pushed(&lock, &StoreEvent::Gone { path: path.into() });
+                sink.pushed(&lock, &transactions::gone(&grpc::key_value(kv)));
             }
         }
         None

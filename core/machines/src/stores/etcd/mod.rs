@@ -1,3 +1,9 @@
 #![doc = include_str!("docs.md")]
 
+pub mod copy;
+pub mod failure;
+pub mod gateway;
 pub mod layouts;
+pub mod lease;
+pub mod transactions;
+pub mod wire;

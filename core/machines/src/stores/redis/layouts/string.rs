@@ -12,7 +12,8 @@
 
 use super::joined::{calls, script};
 use super::recipe::{Family, Format, notes};
-use super::shapes::{Shape, base64};
+use super::shapes::Shape;
+use crate::base64;
 use crate::guarantee::ExclusiveUntil;
 use crate::native_machine::Calls;
 use crate::protocol::{Arg, AttemptId, Call, Request};
@@ -144,7 +145,7 @@ pub(super) fn hex(attempt: AttemptId) -> String {
 pub(super) fn base64_of<const N: usize>(attempt: AttemptId) -> String {
     let mut bytes = [0; N];
     bytes[..16].copy_from_slice(&attempt.0.to_be_bytes());
-    base64(&bytes)
+    base64::encode(&bytes)
 }
 
 fn for_urls(attempt: AttemptId) -> String {

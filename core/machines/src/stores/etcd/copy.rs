@@ -7,15 +7,19 @@ use std::sync::Arc;
 use super::layouts::part::Part;
 
 /// A key that stands there or does not any more, as of a revision.
-pub(super) struct News {
-    pub(super) key: Arc<str>,
-    pub(super) revision: i64,
+#[derive(Debug)]
+pub struct News {
+    /// The key.
+    pub key: Arc<str>,
+    /// As of when.
+    pub revision: i64,
     /// When it was created, and its lease; none if it is deleted.
-    pub(super) stands: Option<(i64, i64)>,
+    pub stands: Option<(i64, i64)>,
 }
 
 /// See the [module](self).
-pub(super) struct Copy {
+#[derive(Debug)]
+pub struct Copy {
     lock: Arc<str>,
     /// As of when.
     revision: i64,
@@ -26,18 +30,19 @@ pub(super) struct Copy {
 
 impl Copy {
     /// All that was `read` below `lock` at that revision.
-    pub(super) fn of(lock: Arc<str>, revision: i64, read: impl Iterator<Item = News>) -> Self {
+    pub fn of(lock: Arc<str>, revision: i64, read: impl Iterator<Item = News>) -> Self {
         let mut copy = Copy { lock, revision, line: BTreeMap::new(), created: HashMap::new() };
         read.for_each(|news| copy.note(news));
         copy
     }
 
-    pub(super) fn revision(&self) -> i64 {
+    /// As of when it is.
+    pub fn revision(&self) -> i64 {
         self.revision
     }
 
     /// This happened, in this order; what the copy has already may be told once more.
-    pub(super) fn follow(&mut self, events: impl Iterator<Item = News>) {
+    pub fn follow(&mut self, events: impl Iterator<Item = News>) {
         let had = self.revision;
         for news in events.filter(|news| news.revision > had) {
             self.revision = self.revision.max(news.revision);
@@ -57,13 +62,13 @@ impl Copy {
     }
 
     /// When that key was created, and its lease.
-    pub(super) fn own(&self, key: &Arc<str>) -> Option<(i64, i64)> {
+    pub fn own(&self, key: &Arc<str>) -> Option<(i64, i64)> {
         let create = *self.created.get(key)?;
         self.line.get(&(create, key.clone())).map(|lease| (create, *lease))
     }
 
     /// The last `limit` keys that begin so, up to those that were created then, in the order of their creation.
-    pub(super) fn ahead(&self, begins: &str, until: Option<i64>, limit: i64) -> Vec<(&Arc<str>, i64, i64)> {
+    pub fn ahead(&self, begins: &str, until: Option<i64>, limit: i64) -> Vec<(&Arc<str>, i64, i64)> {
         let end = (until.map_or(i64::MAX, |create| create.saturating_add(1)), Arc::from(""));
         let last = self.line.range(..end).rev().filter(|((_, key), _)| key.starts_with(begins));
         let last = last.take(usize::try_from(limit).unwrap_or(usize::MAX));
