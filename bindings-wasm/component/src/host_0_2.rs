@@ -1,31 +1,18 @@
-//! The host, by WASI 0.2: sockets that the engine's lines are, the clock, randomness, and waiting for all of it. No
-//! code runs between two calls.
+//! The host, by WASI 0.2: the clock, randomness, and waiting for all that the engine wants of the network. No code runs
+//! between two calls.
 
-use std::collections::VecDeque;
-use std::io;
-
-use lockwright_machines::reach::unknown_host;
 use lockwright_machines::time::Time;
-use lockwright_wasm_engine::{Action, Asked, Engine, Random, Ticket, Which};
+use lockwright_wasm_engine::{Asked, Random, Ticket};
 use wasip2::clocks::monotonic_clock;
-#[cfg(feature = "tls")]
-use wasip2::clocks::wall_clock;
 use wasip2::io::poll::{Pollable, poll};
-use wasip2::io::streams::{InputStream, OutputStream, StreamError};
 use wasip2::random::random::get_random_u64;
-use wasip2::sockets::instance_network::instance_network;
-use wasip2::sockets::ip_name_lookup::{ResolveAddressStream, resolve_addresses};
-use wasip2::sockets::network::{
-    ErrorCode, IpAddress, IpAddressFamily, IpSocketAddress, Ipv4SocketAddress, Ipv6SocketAddress, Network,
-};
-use wasip2::sockets::tcp::TcpSocket;
-use wasip2::sockets::tcp_create_socket::create_tcp_socket;
 
-use crate::layer::{Layer, Security};
+pub(crate) use self::network::{Engine, Network, open};
 use crate::{Running, Shared};
 
-/// How much is read at a time.
-const ROOM: u64 = 8 << 10;
+#[cfg_attr(feature = "etcd", path = "host_0_2/http.rs")]
+#[cfg_attr(not(feature = "etcd"), path = "host_0_2/sockets.rs")]
+mod network;
 
 pub(crate) fn now() -> Time {
     Time::from_nanos(monotonic_clock::now())
@@ -35,35 +22,17 @@ pub(crate) fn random() -> Random {
     Box::new(|| Some(u128::from(get_random_u64()) << 64 | u128::from(get_random_u64())))
 }
 
-/// What TLS needs of the host.
-#[cfg(feature = "tls")]
-#[derive(Debug)]
-pub(crate) struct Wasi;
-
-#[cfg(feature = "tls")]
-impl lockwright_wasm_tls::Host for Wasi {
-    fn fill(bytes: &mut [u8]) -> bool {
-        bytes.copy_from_slice(&wasip2::random::random::get_random_bytes(bytes.len() as u64));
-        true
-    }
-
-    fn since_1970() -> std::time::Duration {
-        let now = wall_clock::now();
-        std::time::Duration::new(now.seconds, now.nanoseconds)
-    }
-}
-
 impl Shared {
-    /// Lets the sockets work until the engine says so, or `limit`.
+    /// Lets the network work until the engine says so, or `limit`.
     pub(crate) fn until(&self, limit: Option<Time>, done: impl Fn(&Engine, Time) -> bool) -> Time {
-        let Running { engine, sockets } = &mut *self.0.borrow_mut();
+        let Running { engine, network } = &mut *self.0.borrow_mut();
         loop {
-            sockets.work(engine);
+            network.work(engine);
             let at = now();
             if done(engine, at) || limit.is_some_and(|limit| limit <= at) {
                 return at;
             }
-            sockets.wait(engine, limit);
+            wait(network, engine, limit);
             engine.look(now());
         }
     }
@@ -81,285 +50,26 @@ impl Shared {
         self.until(None, |engine, now| engine.are_firm(now, ticket));
     }
 
-    /// Ends both connections.
+    /// Ends all that is open.
     pub(crate) fn hang_up(&self) {
         self.tell(|engine, _| engine.hang_up());
     }
 
     /// Sends what nobody waits for.
     pub(crate) fn send(&self) {
-        let Running { engine, sockets } = &mut *self.0.borrow_mut();
-        sockets.work(engine);
+        let Running { engine, network } = &mut *self.0.borrow_mut();
+        network.work(engine);
     }
 }
 
-/// One connection, from its name to its end. Streams go before the socket that they are of.
-#[derive(Default)]
-enum Socket {
-    #[default]
-    Closed,
-    Resolving(ResolveAddressStream),
-    Connecting(TcpSocket),
-    Open {
-        input: InputStream,
-        output: OutputStream,
-        unsent: VecDeque<u8>,
-        layer: Layer,
-        _socket: TcpSocket,
-    },
-}
-
-/// Both connections of a client.
-pub(crate) struct Sockets {
-    requests: Socket,
-    inbox: Socket,
-    security: Security,
-}
-
-impl Sockets {
-    pub(crate) fn new(security: Security) -> Self {
-        Sockets { requests: Socket::Closed, inbox: Socket::Closed, security }
+/// Waits until something can be done, or it is time for `engine` to look, or `limit`.
+fn wait(network: &Network, engine: &Engine, limit: Option<Time>) {
+    let mut pollables: Vec<Pollable> = network.pollables();
+    if let Some(due) = engine.next_look().into_iter().chain(limit).min() {
+        pollables.push(monotonic_clock::subscribe_instant(due.as_nanos()));
     }
-
-    fn of(&mut self, which: Which) -> &mut Socket {
-        match which {
-            Which::Requests => &mut self.requests,
-            Which::Inbox => &mut self.inbox,
-        }
+    // The host traps where there is nothing to wait for.
+    if !pollables.is_empty() {
+        poll(&pollables.iter().collect::<Vec<_>>());
     }
-
-    /// Hears what came while no code ran, and what time it is.
-    pub(crate) fn hear(&mut self, engine: &mut Engine) -> Time {
-        let at = now();
-        engine.look(at);
-        self.work(engine);
-        at
-    }
-
-    /// Does all that can be done at once.
-    fn work(&mut self, engine: &mut Engine) {
-        loop {
-            let mut more = false;
-            while let Some(action) = engine.next_action() {
-                self.perform(engine, action);
-                more = true;
-            }
-            for which in [Which::Requests, Which::Inbox] {
-                more |= self.go_on(engine, which);
-            }
-            if !more {
-                return;
-            }
-        }
-    }
-
-    fn perform(&mut self, engine: &mut Engine, action: Action) {
-        match action {
-            Action::Dial(which) => {
-                *self.of(which) = Socket::Closed;
-                match dial(&instance_network(), &engine.config().host, engine.config().port) {
-                    Ok(socket) => *self.of(which) = socket,
-                    Err(error) => engine.ended(which, now(), told(error)),
-                }
-            }
-            Action::Send(which, bytes) => {
-                let Socket::Open { unsent, layer, .. } = self.of(which) else { return };
-                match layer.sealed(bytes) {
-                    Ok(sealed) => unsent.extend(sealed),
-                    Err(error) => self.end(engine, which, error),
-                }
-            }
-            Action::HangUp(which) => *self.of(which) = Socket::Closed,
-        }
-    }
-
-    /// Takes one connection a step further; whether it could.
-    fn go_on(&mut self, engine: &mut Engine, which: Which) -> bool {
-        let port = engine.config().port;
-        let socket = self.of(which);
-        let step = match socket {
-            Socket::Closed => Ok(Step::Nothing),
-            Socket::Resolving(names) => resolved(names, port),
-            Socket::Connecting(dialled) => connected(dialled),
-            Socket::Open { input, output, unsent, .. } => transfer(input, output, unsent),
-        };
-        match step {
-            Ok(Step::Nothing) => return false,
-            Ok(Step::Sent) => {}
-            Ok(Step::Dialling(dialled)) => *socket = Socket::Connecting(dialled),
-            Ok(Step::Connected(input, output)) => {
-                let Socket::Connecting(dialled) = std::mem::take(socket) else { return true };
-                match self.security.begin() {
-                    Ok(mut layer) => {
-                        let unsent = layer.owed().into();
-                        if layer.is_open() {
-                            engine.dialled(which, now());
-                        }
-                        *self.of(which) = Socket::Open { input, output, unsent, layer, _socket: dialled };
-                    }
-                    Err(error) => self.end(engine, which, error),
-                }
-            }
-            Ok(Step::Came(bytes)) => self.came(engine, which, bytes),
-            Err(error) => self.end(engine, which, error),
-        }
-        true
-    }
-
-    fn came(&mut self, engine: &mut Engine, which: Which, bytes: Vec<u8>) {
-        let Socket::Open { unsent, layer, .. } = self.of(which) else { return };
-        let was_open = layer.is_open();
-        let came = layer.came(bytes);
-        unsent.extend(layer.owed());
-        match came {
-            Ok(said) => {
-                if layer.is_open() && !was_open {
-                    engine.dialled(which, now());
-                }
-                if !said.is_empty() {
-                    engine.came(which, now(), &said);
-                }
-            }
-            Err(error) => self.end(engine, which, error),
-        }
-    }
-
-    fn end(&mut self, engine: &mut Engine, which: Which, error: io::Error) {
-        // The server may be owed the reason; whether it hears it is all the same.
-        if let Socket::Open { output, unsent, .. } = self.of(which) {
-            let _ = send(output, unsent);
-        }
-        *self.of(which) = Socket::Closed;
-        engine.ended(which, now(), error);
-    }
-
-    /// Waits until something can be done, or it is time for `engine` to look, or `limit`.
-    fn wait(&self, engine: &Engine, limit: Option<Time>) {
-        let mut pollables: Vec<Pollable> = Vec::with_capacity(4);
-        for socket in [&self.requests, &self.inbox] {
-            match socket {
-                Socket::Closed => {}
-                Socket::Resolving(names) => pollables.push(names.subscribe()),
-                Socket::Connecting(dialled) => pollables.push(dialled.subscribe()),
-                Socket::Open { input, output, unsent, .. } => {
-                    pollables.push(input.subscribe());
-                    if !unsent.is_empty() {
-                        pollables.push(output.subscribe());
-                    }
-                }
-            }
-        }
-        if let Some(due) = engine.next_look().into_iter().chain(limit).min() {
-            pollables.push(monotonic_clock::subscribe_instant(due.as_nanos()));
-        }
-        // The host traps where there is nothing to wait for.
-        if !pollables.is_empty() {
-            poll(&pollables.iter().collect::<Vec<_>>());
-        }
-    }
-}
-
-/// How far a connection came.
-enum Step {
-    Nothing,
-    Sent,
-    Dialling(TcpSocket),
-    Connected(InputStream, OutputStream),
-    Came(Vec<u8>),
-}
-
-fn dial(network: &Network, host: &str, port: u16) -> Result<Socket, ErrorCode> {
-    let ip = match host.parse::<std::net::IpAddr>() {
-        Ok(std::net::IpAddr::V4(ip)) => IpAddress::Ipv4(ip.octets().into()),
-        Ok(std::net::IpAddr::V6(ip)) => IpAddress::Ipv6(ip.segments().into()),
-        Err(_) => return Ok(Socket::Resolving(resolve_addresses(network, host)?)),
-    };
-    connect(network, ip, port).map(Socket::Connecting)
-}
-
-fn connect(network: &Network, ip: IpAddress, port: u16) -> Result<TcpSocket, ErrorCode> {
-    let (family, address) = match ip {
-        IpAddress::Ipv4(address) => (IpAddressFamily::Ipv4, IpSocketAddress::Ipv4(Ipv4SocketAddress { port, address })),
-        IpAddress::Ipv6(address) => {
-            let address = Ipv6SocketAddress { port, flow_info: 0, address, scope_id: 0 };
-            (IpAddressFamily::Ipv6, IpSocketAddress::Ipv6(address))
-        }
-    };
-    let socket = create_tcp_socket(family)?;
-    socket.start_connect(network, address)?;
-    Ok(socket)
-}
-
-/// The first address of a name that something can be begun with.
-fn resolved(names: &ResolveAddressStream, port: u16) -> io::Result<Step> {
-    loop {
-        match names.resolve_next_address() {
-            Ok(Some(ip)) => {
-                if let Ok(socket) = connect(&instance_network(), ip, port) {
-                    return Ok(Step::Dialling(socket));
-                }
-            }
-            Ok(None) => return Err(unknown_host(io::ErrorKind::NotFound.into())),
-            Err(ErrorCode::WouldBlock) => return Ok(Step::Nothing),
-            Err(error) => return Err(told(error)),
-        }
-    }
-}
-
-fn connected(socket: &TcpSocket) -> io::Result<Step> {
-    match socket.finish_connect() {
-        Ok((input, output)) => Ok(Step::Connected(input, output)),
-        Err(ErrorCode::WouldBlock) => Ok(Step::Nothing),
-        Err(error) => Err(told(error)),
-    }
-}
-
-/// Sends what there is room for; whether that was anything.
-fn send(output: &OutputStream, unsent: &mut VecDeque<u8>) -> io::Result<bool> {
-    if unsent.is_empty() {
-        return Ok(false);
-    }
-    let room = usize::try_from(output.check_write().map_err(cut)?).unwrap_or(usize::MAX);
-    if room == 0 {
-        return Ok(false);
-    }
-    let part: Vec<u8> = unsent.drain(..room.min(unsent.len())).collect();
-    output.write(&part).map_err(cut)?;
-    output.flush().map_err(cut)?;
-    Ok(true)
-}
-
-fn transfer(input: &InputStream, output: &OutputStream, unsent: &mut VecDeque<u8>) -> io::Result<Step> {
-    if send(output, unsent)? {
-        return Ok(Step::Sent);
-    }
-    let bytes = input.read(ROOM).map_err(cut)?;
-    Ok(if bytes.is_empty() { Step::Nothing } else { Step::Came(bytes) })
-}
-
-/// A connection that ended.
-fn cut(error: StreamError) -> io::Error {
-    match error {
-        StreamError::Closed => io::ErrorKind::UnexpectedEof.into(),
-        // The host has no code for it.
-        StreamError::LastOperationFailed(error) => {
-            io::Error::new(io::ErrorKind::ConnectionReset, error.to_debug_string())
-        }
-    }
-}
-
-/// What the host says, as a system would.
-fn told(error: ErrorCode) -> io::Error {
-    let kind = match error {
-        ErrorCode::NameUnresolvable | ErrorCode::TemporaryResolverFailure | ErrorCode::PermanentResolverFailure => {
-            return unknown_host(io::Error::other(error.message()));
-        }
-        ErrorCode::AccessDenied | ErrorCode::NotSupported => io::ErrorKind::PermissionDenied,
-        ErrorCode::Timeout => io::ErrorKind::TimedOut,
-        ErrorCode::ConnectionRefused => io::ErrorKind::ConnectionRefused,
-        ErrorCode::ConnectionReset | ErrorCode::ConnectionAborted => io::ErrorKind::ConnectionReset,
-        ErrorCode::RemoteUnreachable => io::ErrorKind::HostUnreachable,
-        _ => io::ErrorKind::Other,
-    };
-    io::Error::new(kind, error.message())
 }

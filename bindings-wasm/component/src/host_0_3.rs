@@ -18,7 +18,8 @@ use std::{cell::RefCell, mem};
 
 use lockwright_machines::reach::unknown_host;
 use lockwright_machines::time::Time;
-use lockwright_wasm_engine::{Action, Asked, Engine, Random, Ticket, Which};
+use lockwright_wasm_engine::redis::{Action, Which};
+use lockwright_wasm_engine::{Asked, Random, Ticket};
 use wasip3::clocks::monotonic_clock;
 use wasip3::random::random::get_random_u64;
 use wasip3::sockets::ip_name_lookup::{self, resolve_addresses};
@@ -29,6 +30,7 @@ use wasip3::wit_stream;
 use wit_bindgen::{StreamReader, StreamResult, StreamWriter, spawn_local};
 
 use crate::layer::Security;
+pub(crate) use crate::layer::{Engine, open};
 use crate::{Running, Shared};
 
 /// How much is read at a time.
@@ -68,18 +70,18 @@ struct Work {
 impl Shared {
     /// Waits until the engine says so, or `limit`.
     pub(crate) async fn until(&self, limit: Option<Time>, done: impl Fn(&Engine, Time) -> bool + 'static) -> Time {
-        let me = Waiting { client: self, number: self.0.borrow_mut().sockets.begin_wait() };
+        let me = Waiting { client: self, number: self.0.borrow_mut().network.begin_wait() };
         let done: Done = Rc::new(done);
         self.send();
         let end = poll_fn(|cx| {
-            let Running { engine, sockets } = &mut *self.0.borrow_mut();
+            let Running { engine, network } = &mut *self.0.borrow_mut();
             let (at, wait) = (now(), Wait { done: done.clone(), limit, waker: cx.waker().clone() });
             if wait.is_over(engine, at) {
                 return Poll::Ready(at);
             }
-            sockets.waits.insert(me.number, wait);
-            if sockets.work.is_none() {
-                self.work_in(sockets, Some(me.number));
+            network.waits.insert(me.number, wait);
+            if network.work.is_none() {
+                self.work_in(network, Some(me.number));
             }
             Poll::Pending
         })
@@ -98,9 +100,9 @@ impl Shared {
 
     /// Has what was asked done, by whoever works.
     pub(crate) fn send(&self) {
-        let Running { engine, sockets } = &mut *self.0.borrow_mut();
-        sockets.perform(engine);
-        sockets.wake_worker();
+        let Running { engine, network } = &mut *self.0.borrow_mut();
+        network.perform(engine);
+        network.wake_worker();
     }
 
     /// Ends both connections.
@@ -111,9 +113,9 @@ impl Shared {
 
     /// This call has its answer, unless it waits for more: what is spawned comes after it.
     fn returns(&self, wait: u64) {
-        let sockets = &mut self.0.borrow_mut().sockets;
-        if matches!(sockets.work, Some(Work { of: Some(_), .. })) {
-            sockets.returning = Some(wait);
+        let network = &mut self.0.borrow_mut().network;
+        if matches!(network.work, Some(Work { of: Some(_), .. })) {
+            network.returning = Some(wait);
             let client = self.clone();
             spawn_local(async move { client.take_over(wait) });
         }
@@ -121,23 +123,23 @@ impl Shared {
 
     /// Nobody can cancel the task of this call any more.
     fn take_over(&self, wait: u64) {
-        let sockets = &mut self.0.borrow_mut().sockets;
-        if sockets.returning.take_if(|returning| *returning == wait).is_none() {
+        let network = &mut self.0.borrow_mut().network;
+        if network.returning.take_if(|returning| *returning == wait).is_none() {
             return;
         }
-        match &mut sockets.work {
+        match &mut network.work {
             Some(work) if work.of == Some(wait) => work.of = None,
             Some(Work { of: Some(_), .. }) => {
-                sockets.wake_worker();
-                self.work_in(sockets, None);
+                network.wake_worker();
+                self.work_in(network, None);
             }
             _ => {}
         }
     }
 
-    fn work_in(&self, sockets: &mut Sockets, of: Option<u64>) {
-        let number = sockets.next_number();
-        sockets.work = Some(Work { number, of, waker: None });
+    fn work_in(&self, network: &mut Network, of: Option<u64>) {
+        let number = network.next_number();
+        network.work = Some(Work { number, of, waker: None });
         let worker = Worker { client: self.clone(), number };
         spawn_local(async move { poll_fn(|cx| worker.client.work(number, cx)).await });
     }
@@ -145,17 +147,17 @@ impl Shared {
     fn work(&self, number: u64, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             {
-                let Running { engine, sockets } = &mut *self.0.borrow_mut();
-                match &mut sockets.work {
+                let Running { engine, network } = &mut *self.0.borrow_mut();
+                match &mut network.work {
                     Some(work) if work.number == number => work.waker = Some(cx.waker().clone()),
                     // Whoever works instead goes on with what is begun here.
                     _ => {
-                        sockets.wake_worker();
+                        network.wake_worker();
                         return Poll::Ready(());
                     }
                 }
-                sockets.hear(engine);
-                sockets.perform(engine);
+                network.hear(engine);
+                network.perform(engine);
             }
             self.advance(cx);
             if self.wake() {
@@ -181,33 +183,33 @@ impl Shared {
 
     /// Takes a connection as far as it comes, or has it rest; whether anything happened on it.
     fn step(&self, which: Which, rests: bool, cx: &mut Context<'_>) -> bool {
-        let (wire, connection) = self.0.borrow_mut().sockets.of(which).lend();
+        let (wire, connection) = self.0.borrow_mut().network.of(which).lend();
         let Some(mut connection) = connection else { return false };
         wire.borrow_mut().rests = rests;
         let end = match connection.as_mut().poll(cx) {
             Poll::Ready(error) => Some(error),
             Poll::Pending => None,
         };
-        let Running { engine, sockets } = &mut *self.0.borrow_mut();
+        let Running { engine, network } = &mut *self.0.borrow_mut();
         // Else it was hung up meanwhile.
-        if !Rc::ptr_eq(&sockets.of(which).wire, &wire) {
-            sockets.old.push(connection);
+        if !Rc::ptr_eq(&network.of(which).wire, &wire) {
+            network.old.push(connection);
             return false;
         }
-        sockets.of(which).connection = Some(connection);
-        let more = sockets.tell(engine, which, end);
-        sockets.perform(engine);
+        network.of(which).connection = Some(connection);
+        let more = network.tell(engine, which, end);
+        network.perform(engine);
         more
     }
 
     /// Wakes those who have what they wait for; whether nothing is held, asked or awaited then.
     fn wake(&self) -> bool {
-        let Running { engine, sockets } = &mut *self.0.borrow_mut();
+        let Running { engine, network } = &mut *self.0.borrow_mut();
         let at = now();
-        for (_, wait) in sockets.waits.extract_if(.., |_, wait| wait.is_over(engine, at)) {
+        for (_, wait) in network.waits.extract_if(.., |_, wait| wait.is_over(engine, at)) {
             wait.waker.wake();
         }
-        sockets.may_rest(engine)
+        network.may_rest(engine)
     }
 
     /// Ends the work, unless something comes meanwhile; whether it did.
@@ -215,30 +217,30 @@ impl Shared {
         for which in [Which::Requests, Which::Inbox] {
             self.step(which, true, cx);
         }
-        let alarms = mem::take(&mut self.0.borrow_mut().sockets.alarms);
+        let alarms = mem::take(&mut self.0.borrow_mut().network.alarms);
         drop(alarms);
         self.drop_old();
-        let Running { engine, sockets } = &mut *self.0.borrow_mut();
-        sockets.may_rest(engine) && sockets.work.take_if(|work| work.number == number).is_some()
+        let Running { engine, network } = &mut *self.0.borrow_mut();
+        network.may_rest(engine) && network.work.take_if(|work| work.number == number).is_some()
     }
 
     fn drop_old(&self) {
-        let old = mem::take(&mut self.0.borrow_mut().sockets.old);
+        let old = mem::take(&mut self.0.borrow_mut().network.old);
         drop(old);
     }
 
     /// Whether it is time for the engine to look.
     fn rings(&self, cx: &mut Context<'_>) -> bool {
-        let Running { engine, sockets } = &mut *self.0.borrow_mut();
+        let Running { engine, network } = &mut *self.0.borrow_mut();
         // One that rings too early does no harm, and another one for each answer would.
-        if let Some(due) = sockets.due(engine)
-            && sockets.alarms.iter().all(|(at, _)| *at > due)
+        if let Some(due) = network.due(engine)
+            && network.alarms.iter().all(|(at, _)| *at > due)
         {
-            sockets.alarms.push((due, Box::pin(monotonic_clock::wait_until(due.as_nanos()))));
+            network.alarms.push((due, Box::pin(monotonic_clock::wait_until(due.as_nanos()))));
         }
-        let count = sockets.alarms.len();
-        sockets.alarms.retain_mut(|(_, alarm)| alarm.as_mut().poll(cx).is_pending());
-        sockets.alarms.len() < count
+        let count = network.alarms.len();
+        network.alarms.retain_mut(|(_, alarm)| alarm.as_mut().poll(cx).is_pending());
+        network.alarms.len() < count
     }
 }
 
@@ -250,10 +252,10 @@ struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let sockets = &mut self.client.0.borrow_mut().sockets;
-        sockets.waits.remove(&self.number);
-        if sockets.work.is_none()
-            && let Some((_, wait)) = sockets.waits.pop_first()
+        let network = &mut self.client.0.borrow_mut().network;
+        network.waits.remove(&self.number);
+        if network.work.is_none()
+            && let Some((_, wait)) = network.waits.pop_first()
         {
             wait.waker.wake();
         }
@@ -268,7 +270,7 @@ struct Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.client.0.borrow_mut().sockets.work.take_if(|work| work.number == self.number);
+        self.client.0.borrow_mut().network.work.take_if(|work| work.number == self.number);
     }
 }
 
@@ -299,7 +301,7 @@ struct Socket {
 
 /// Both connections of a client, and whoever waits.
 #[derive(Default)]
-pub(crate) struct Sockets {
+pub(crate) struct Network {
     requests: Socket,
     inbox: Socket,
     waits: BTreeMap<u64, Wait>,
@@ -312,9 +314,9 @@ pub(crate) struct Sockets {
     last_number: u64,
 }
 
-impl Sockets {
+impl Network {
     pub(crate) fn new(Security::Plain: Security) -> Self {
-        Sockets::default()
+        Network::default()
     }
 
     fn begin_wait(&mut self) -> u64 {
@@ -353,7 +355,7 @@ impl Sockets {
             match action {
                 Action::Dial(which) => {
                     let wire = Rc::<RefCell<Wire>>::default();
-                    let (host, port) = (engine.config().host.to_string(), engine.config().port);
+                    let (host, port) = (engine.store().config().host.to_string(), engine.store().config().port);
                     let connection: Ended = Box::pin(connection(wire.clone(), host, port));
                     self.replace(which, Socket { wire, is_there: true, connection: Some(connection), is_told: false });
                 }

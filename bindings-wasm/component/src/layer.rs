@@ -6,9 +6,31 @@ use std::io;
 
 use lockwright_machines::address::invalid;
 use lockwright_machines::error::Result;
-use lockwright_wasm_engine::Config;
+use lockwright_wasm_engine::redis::{Config, Redis};
 
 use crate::bindings::api;
+use crate::host::{self, Network};
+
+/// The engine of a client whose server is reached by sockets.
+pub(crate) type Engine = lockwright_wasm_engine::Engine<Redis>;
+
+/// What TLS needs of the host.
+#[cfg(feature = "tls")]
+#[derive(Debug)]
+struct Wasi;
+
+#[cfg(feature = "tls")]
+impl lockwright_wasm_tls::Host for Wasi {
+    fn fill(bytes: &mut [u8]) -> bool {
+        bytes.copy_from_slice(&wasip2::random::random::get_random_bytes(bytes.len() as u64));
+        true
+    }
+
+    fn since_1970() -> std::time::Duration {
+        let now = wasip2::clocks::wall_clock::now();
+        std::time::Duration::new(now.seconds, now.nanoseconds)
+    }
+}
 
 /// How the server is reached.
 pub(crate) enum Security {
@@ -25,16 +47,22 @@ pub(crate) enum Layer {
     Tls(Box<lockwright_wasm_tls::Connection>),
 }
 
-/// The configuration, and how the server in it is reached.
+/// A client of the server at `address`, and the sockets by which it is reached.
 ///
 /// # Errors
-/// `invalid_config` for certificates that are of no use, `unsupported` for TLS where there is none.
-pub(crate) fn secured(config: Config, given: api::Certificates) -> Result<(Config, Security)> {
+/// `invalid_config` for what is wrong, and certificates that are of no use; `unsupported` for what is not to be had.
+pub(crate) fn open(address: &str, certificates: api::Certificates) -> Result<(Engine, Network)> {
+    let (config, security) = secured(Config::read(address, "wasm")?, certificates)?;
+    Ok((Engine::new(Redis::new(config), host::random()), Network::new(security)))
+}
+
+/// The configuration, and how the server in it is reached.
+fn secured(config: Config, given: api::Certificates) -> Result<(Config, Security)> {
     let api::Certificates { ca, cert, key } = given;
     #[cfg(feature = "tls")]
     if config.is_secure {
         let given = lockwright_wasm_tls::Certificates { ca, cert, key };
-        let tls = lockwright_wasm_tls::Tls::new::<crate::host::Wasi>(&config.host, &given)?;
+        let tls = lockwright_wasm_tls::Tls::new::<Wasi>(&config.host, &given)?;
         return Ok((config, Security::Tls(tls)));
     }
     let config = config.without_tls("take lockwright-tls.component.wasm, for hosts of WASI 0.2")?;

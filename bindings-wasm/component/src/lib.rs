@@ -1,4 +1,4 @@
-//! Lockwright as a WASI component: the resources of `wit/locks.wit` over the engine and the host's sockets.
+//! Lockwright as a WASI component: the resources of `wit/locks.wit` over the engine and the host's network.
 //!
 //! A call asks the engine, and ends when the engine has the result. Each first hears what came while no code ran, so
 //! that a lease that ended meanwhile is lost before anything is said of it.
@@ -7,6 +7,7 @@
 //! on its thread, `maybe_async` makes the same source a function like any other.
 
 mod convert;
+#[cfg(not(feature = "etcd"))]
 mod layer;
 mod primitives;
 
@@ -41,11 +42,11 @@ use lockwright_machines::options::DEFAULT_TTL;
 use lockwright_machines::ping::may_evict;
 use lockwright_machines::share::Share;
 use lockwright_machines::time::Time;
-use lockwright_wasm_engine::{Asked, Config, Engine, Outcome, Ticket};
+use lockwright_wasm_engine::{Asked, Outcome, Ticket};
 
 use self::bindings::api;
 use self::convert::{guarantees, inspection, loss, microseconds, milliseconds, options, outcome, refused};
-use self::host::Sockets;
+use self::host::{Engine, Network};
 
 /// How long a client that is closed waits for its server.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -74,15 +75,15 @@ pub(crate) struct Shared(Rc<RefCell<Running>>);
 
 struct Running {
     engine: Engine,
-    sockets: Sockets,
+    network: Network,
 }
 
 impl Shared {
     /// What is to be seen or asked, after what came meanwhile was heard.
     fn with<T>(&self, look: impl FnOnce(&mut Engine, Time) -> T) -> T {
         let mut running = self.0.borrow_mut();
-        let Running { engine, sockets } = &mut *running;
-        let now = sockets.hear(engine);
+        let Running { engine, network } = &mut *running;
+        let now = network.hear(engine);
         look(engine, now)
     }
 
@@ -174,14 +175,12 @@ impl api::GuestClient for Client {
     }
 
     fn connect_with(address: String, certificates: api::Certificates) -> Result<api::Client, api::Error> {
-        let config = Config::read(&address, "wasm");
-        let (config, security) = config.and_then(|config| layer::secured(config, certificates)).map_err(refused)?;
-        let running = Running { engine: Engine::new(config, host::random()), sockets: Sockets::new(security) };
-        Ok(api::Client::new(Client(Shared(Rc::new(RefCell::new(running))))))
+        let (engine, network) = host::open(&address, certificates).map_err(refused)?;
+        Ok(api::Client::new(Client(Shared(Rc::new(RefCell::new(Running { engine, network }))))))
     }
 
     fn address(&self) -> String {
-        self.0.read(|engine| engine.config().address.to_string())
+        self.0.read(|engine| engine.settings().address.to_string())
     }
 
     fn lock(&self, name: String, given: api::LockOptions) -> Result<api::Lock, api::Error> {
@@ -330,7 +329,7 @@ impl Lock {
 /// The error for whoever would not wait for what somebody else has.
 fn taken(client: &Shared, name: &str) -> api::Error {
     let error = core::Error::timeout(Duration::ZERO).on_lock(name);
-    refused(error.on_store(client.read(|engine| engine.config().address.clone())))
+    refused(error.on_store(client.read(|engine| engine.settings().address.clone())))
 }
 
 #[maybe_async(AFIT)]

@@ -6,11 +6,12 @@ use std::time::Duration;
 use lockwright_machines::error as core;
 use lockwright_machines::lease::Inspection;
 use lockwright_machines::time::Time;
-use lockwright_wasm_engine::{Engine, Guard, Ticket};
+use lockwright_wasm_engine::{Guard, Ticket};
 use maybe_async::maybe_async;
 
 use crate::bindings::api;
 use crate::convert::{loss, milliseconds, options, outcome, refused};
+use crate::host::Engine;
 use crate::{Lock, Shared, host, taken};
 
 /// How often an observer of an election looks, unless it says otherwise.

@@ -1,7 +1,6 @@
-//! One client: its locks, its two lines, and what is due when.
+//! One client: its locks, what it says to its server and hears of it, and what is due when.
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +10,17 @@ use lockwright_machines::lease::Card;
 use lockwright_machines::machine::{
     self, Effects, Environment, Event, LockMachine, Notice, Outgoing, Scratch, Settled, Step, Turn, ahead_of_each,
 };
-use lockwright_machines::protocol::{AttemptId, Channel, InboxId, Layout, Protocol, Reply, Request, StoreEvent};
+use lockwright_machines::protocol::{AttemptId, Channel, InboxId, Layout, Protocol};
 use lockwright_machines::queue::TaskId;
 use lockwright_machines::session::{Answer, Inbox as State};
-use lockwright_machines::stores::redis::layouts::native_scripts;
 use lockwright_machines::time::Time;
 
-use crate::config::Config;
 use crate::hold::Hold;
-use crate::inbox::{Heard, Inbox};
 use crate::inquiries::Inquiries;
-use crate::line::{Action, Which};
 use crate::places::Places;
-use crate::requests::{Answered, Done, Job, Requests};
+use crate::settings::Settings;
 use crate::several::Acquiring;
+use crate::store::{Answered, Done, Job, News, Store};
 
 /// Whom a result is for; nobody's is 0.
 pub type Ticket = u64;
@@ -58,17 +54,19 @@ struct Entry {
 }
 
 /// What the machines ask of their client in the middle of a step.
-struct Common {
+struct Common<S> {
+    store: S,
     random: Random,
     store_timeout: Duration,
     inbox_id: Option<InboxId>,
     state: State,
-    inbox: Inbox,
+    /// Until when the client's session at the server lives.
+    alive_until: Time,
     places: Places,
     next_slot: u64,
 }
 
-impl Common {
+impl<S> Common<S> {
     fn mint(&mut self) -> Result<AttemptId> {
         let message = "the host gives no randomness, without which no attempt has a name of its own";
         (self.random)().map(AttemptId).ok_or_else(|| Error::new(Kind::Internal, "acquire", message))
@@ -83,13 +81,13 @@ impl Common {
     }
 }
 
-struct Surroundings<'a> {
-    common: &'a mut Common,
+struct Surroundings<'a, S> {
+    common: &'a mut Common<S>,
     spot: &'a Spot,
     lock: u64,
 }
 
-impl Environment for Surroundings<'_> {
+impl<S: Store> Environment for Surroundings<'_, S> {
     fn name(&self) -> &Arc<str> {
         &self.spot.name
     }
@@ -115,7 +113,7 @@ impl Environment for Surroundings<'_> {
     }
 
     fn alive_until(&self) -> Time {
-        Time::ZERO
+        self.common.alive_until
     }
 
     fn next_slot(&mut self) -> u64 {
@@ -133,20 +131,18 @@ impl Environment for Surroundings<'_> {
     fn await_no_grant(&mut self, _: AttemptId) {}
 
     fn subscribe(&mut self, slot: u64, channel: Channel<'_>) -> State {
-        self.common.inbox.hear(slot, channel, &self.spot.key)
+        self.common.store.listen(slot, channel, &self.spot.key)
     }
 
     fn unsubscribe(&mut self, slot: u64) {
-        self.common.inbox.forget(slot);
+        self.common.store.leave(slot);
     }
 }
 
 /// See the [module](self).
-pub struct Engine {
-    config: Config,
+pub struct Engine<S: Store> {
     layouts: Vec<Arc<dyn Layout>>,
-    common: Common,
-    pub(crate) requests: Requests,
+    common: Common<S>,
     pub(crate) inquiries: Inquiries,
     pub(crate) several: HashMap<Ticket, Acquiring>,
     entries: HashMap<u64, Entry>,
@@ -157,33 +153,31 @@ pub struct Engine {
     /// Nobody wants these results any more.
     unwanted: HashMap<Ticket, u64>,
     scratch: Scratch<Handles>,
-    actions: VecDeque<Action>,
-    /// An inbox was subscribed before.
-    was_met: bool,
+    actions: VecDeque<S::Action>,
     closed: bool,
 }
 
-impl std::fmt::Debug for Engine {
+impl<S: Store> std::fmt::Debug for Engine<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Engine").field(&self.config.address).finish()
+        f.debug_tuple("Engine").field(&self.settings().address).finish()
     }
 }
 
-impl Engine {
+impl<S: Store> Engine<S> {
     /// That of a client of this server. Nothing is dialled before something is asked.
-    pub fn new(config: Config, random: Random) -> Self {
+    pub fn new(store: S, random: Random) -> Self {
         Engine {
-            layouts: config.server.layouts(&config.options.prefix),
+            layouts: store.layouts(),
             common: Common {
                 random,
-                store_timeout: config.options.store_timeout,
+                store_timeout: store.settings().options.store_timeout,
                 inbox_id: None,
                 state: State::Closed,
-                inbox: Inbox::new(),
+                alive_until: Time::ZERO,
                 places: Places::new(),
                 next_slot: 0,
+                store,
             },
-            requests: Requests::new(),
             inquiries: Inquiries::default(),
             several: HashMap::new(),
             entries: HashMap::new(),
@@ -194,15 +188,22 @@ impl Engine {
             unwanted: HashMap::new(),
             scratch: Scratch::default(),
             actions: VecDeque::new(),
-            was_met: false,
             closed: false,
-            config,
         }
     }
 
-    /// What is known of the server.
-    pub fn config(&self) -> &Config {
-        &self.config
+    /// What is known of the client.
+    pub fn settings(&self) -> &Settings {
+        self.common.store.settings()
+    }
+
+    /// Its server.
+    pub fn store(&self) -> &S {
+        &self.common.store
+    }
+
+    pub(crate) fn store_mut(&mut self) -> &mut S {
+        &mut self.common.store
     }
 
     pub(crate) fn layouts(&self) -> &[Arc<dyn Layout>] {
@@ -218,8 +219,8 @@ impl Engine {
     }
 
     pub(crate) fn card(&self, label: &str) -> Arc<str> {
-        let language = self.config.options.language;
-        let (host, pid) = (self.config.place.0.to_string(), self.config.place.1);
+        let Settings { options, place, .. } = self.settings();
+        let (language, host, pid) = (options.language, place.0.to_string(), place.1);
         let card = Card { host, pid, language: language.into(), label: label.into() };
         card.encode().into()
     }
@@ -284,10 +285,10 @@ impl Engine {
     fn perform(&mut self, lock: u64, effects: Effects<Handles>) {
         let now = effects.at;
         for Outgoing { slot, id, requests } in effects.sends {
-            self.requests.ask(Job::Contender { lock, slot, id }, requests);
+            self.common.store.ask(Job::Contender { lock, slot, id }, requests);
         }
         for (_, at) in effects.learnt {
-            self.requests.learn(now, at);
+            self.common.store.learn(now, at);
         }
         for (hold, reason) in effects.lost {
             hold.lose(reason);
@@ -295,9 +296,8 @@ impl Engine {
         if effects.open_inbox
             && let Ok(inbox) = self.common.inbox_id()
         {
-            self.common.inbox.open(&native_scripts::channel(inbox));
+            self.common.store.open_inbox(inbox);
         }
-        debug_assert!(!effects.open_session, "Redis keeps no sessions");
         for notice in effects.notices {
             debug_assert!(!matches!(notice, Notice::Panicked { .. }), "a panic ends the instance");
         }
@@ -379,34 +379,13 @@ impl Engine {
     }
 
     /// The next that is to be done outside.
-    pub fn next_action(&mut self) -> Option<Action> {
+    pub fn next_action(&mut self) -> Option<S::Action> {
         self.actions.pop_front()
     }
 
-    /// A line is connected.
-    pub fn dialled(&mut self, which: Which, now: Time) {
-        match which {
-            Which::Requests => self.requests.dialled(&self.config, &mut self.actions),
-            Which::Inbox => self.common.inbox.dialled(&self.config, &mut self.actions),
-        }
-        self.go_on(now);
-    }
-
-    /// A line ended, or could not be made.
-    pub fn ended(&mut self, which: Which, now: Time, error: io::Error) {
-        match which {
-            Which::Requests => self.requests.ended(&self.config, now, error, &mut self.actions),
-            Which::Inbox => self.common.inbox.ended(now, error),
-        }
-        self.go_on(now);
-    }
-
-    /// These bytes came on a line.
-    pub fn came(&mut self, which: Which, now: Time, bytes: &[u8]) {
-        match which {
-            Which::Requests => self.requests.came(&self.config, now, bytes, &mut self.actions),
-            Which::Inbox => self.common.inbox.came(&self.config, now, bytes, &mut self.actions),
-        }
+    /// Something was `told` to the store from outside.
+    pub(crate) fn told(&mut self, now: Time, told: impl FnOnce(&mut S, &mut VecDeque<S::Action>)) {
+        told(&mut self.common.store, &mut self.actions);
         self.go_on(now);
     }
 
@@ -418,43 +397,37 @@ impl Engine {
             self.tell(now, lock, Event::Tick);
         }
         self.look_at_inquiries(now);
-        self.requests.look(&self.config, now, &mut self.actions);
+        self.common.store.look(now, &mut self.actions);
         self.go_on(now);
     }
 
     /// When to [look](Self::look) again at the latest.
     pub fn next_look(&self) -> Option<Time> {
         let entries = self.entries.values().filter_map(|entry| entry.due);
-        let others = [self.requests.due(), self.common.inbox.due(), self.inquiries.due()];
+        let others = [self.common.store.due(), self.inquiries.due()];
         entries.chain(others.into_iter().flatten()).min()
     }
 
     /// Hands on what was answered and heard, until there is nothing more to say.
     fn go_on(&mut self, now: Time) {
         loop {
-            if let Some(done) = self.requests.next_done() {
-                self.answered(now, done);
-            } else if self.requests.take_restarted() {
-                self.every_entry(now, || Event::Verify);
-            } else if let Some(heard) = self.common.inbox.heard.pop_front() {
-                self.hear(now, heard);
+            if let Some(news) = self.common.store.next_news(now) {
+                self.hear(now, news);
             } else if !self.advance_several(now) {
                 break;
             }
         }
-        self.common.inbox.look(&self.config, now, &mut self.actions);
-        self.requests.go(&self.config, now, &mut self.actions);
+        self.common.store.go(now, &mut self.actions);
         self.entries.retain(|_, entry| Rc::strong_count(&entry.used) > 1 || !entry.machine.is_idle());
+        if self.closed && self.is_over() {
+            self.common.store.part(now, &mut self.actions);
+        }
     }
 
     fn answered(&mut self, now: Time, Done { job, sent, answered }: Done) {
         let (lock, slot, id) = match job {
             Job::Contender { lock, slot, id } => (lock, slot, id),
             Job::Inquiry(ticket) => return self.inquiry_answered(now, ticket, sent, answered),
-            Job::Finds(channel) => {
-                let is_lost = matches!(&answered, Answered::Replies(replies) if replies[..] == [Reply::Int(0)]);
-                return self.common.inbox.is_found(&channel, !is_lost, now);
-            }
         };
         let answer = match &answered {
             Answered::Replies(replies) => Answer::Replies(replies),
@@ -466,42 +439,29 @@ impl Engine {
         self.tell(now, lock, Event::Answered { slot, id, sent, answer });
     }
 
-    fn hear(&mut self, now: Time, heard: Heard) {
-        match heard {
-            Heard::Met(welcome) => {
-                let again = std::mem::replace(&mut self.was_met, true);
-                self.requests.meet(&welcome, now);
-                // Where no run is told it may be another one.
-                if again && welcome.run.is_none() {
-                    self.every_entry(now, || Event::Verify);
-                }
-            }
-            Heard::Subscribed(channel) => {
-                // The key of a lock of this client: it may name it.
-                let key = native_scripts::layout(&*self.config.options.prefix).key("inbox");
-                match key {
-                    Ok(key) => {
-                        let request = Request::new(self.config.server.listeners(), key, [channel.clone().into()]);
-                        self.requests.ask(Job::Finds(channel), std::iter::once(request).collect());
-                    }
-                    Err(_) => self.common.inbox.is_found(&channel, true, now),
-                }
-            }
-            Heard::Inbox(state) => {
+    fn hear(&mut self, now: Time, news: News) {
+        match news {
+            News::Done(done) => self.answered(now, done),
+            News::Verify => self.every_entry(now, || Event::Verify),
+            News::Inbox(state) => {
                 self.common.state = state;
                 self.every_entry(now, || Event::Inbox(state));
                 self.common.places.inbox_changed(state);
                 self.let_in(now);
             }
-            Heard::Channel { key, channel, state } => {
+            News::Channel { key, channel, state } => {
                 self.entries_of(now, &key, || Event::Channel { channel: &channel, state });
             }
-            Heard::Pushed(key, event) => self.pushed(now, &key, &event),
+            News::Pushed(key, event) => self.entries_of(now, &key, || Event::Pushed(&event)),
+            News::Alive(until) => {
+                self.common.alive_until = until;
+                self.every_entry(now, || Event::Alive(until));
+            }
+            News::Over => {
+                self.common.alive_until = Time::ZERO;
+                self.every_entry(now, || Event::Over);
+            }
         }
-    }
-
-    fn pushed(&mut self, now: Time, key: &str, event: &StoreEvent) {
-        self.entries_of(now, key, || Event::Pushed(event));
     }
 
     pub(crate) fn entries_of<'a>(&mut self, now: Time, key: &str, event: impl Fn() -> Event<'a, Handles>) {
@@ -532,12 +492,11 @@ impl Engine {
 
     /// Whether nothing is asked of the server, and nothing left there.
     pub fn is_over(&self) -> bool {
-        self.requests.is_quiet() && !self.entries.values().any(|entry| entry.machine.is_at_store())
+        self.common.store.is_quiet() && !self.entries.values().any(|entry| entry.machine.is_at_store())
     }
 
-    /// Ends both lines: what is left at the server ends with its lease.
+    /// Ends all that is open: what is left at the server ends with its lease.
     pub fn hang_up(&mut self) {
-        let lines = [self.requests.hang_up(), self.common.inbox.hang_up()];
-        self.actions.extend(lines.into_iter().flatten());
+        self.common.store.hang_up(&mut self.actions);
     }
 }

@@ -13,6 +13,7 @@ use lockwright_machines::time::Time;
 use crate::engine::{Engine, Ticket};
 use crate::inquiries::{Found, Want, unanswered};
 use crate::lock::{Asked, Lock, Outcome};
+use crate::store::Store;
 
 /// A latch.
 #[derive(Clone, Debug)]
@@ -41,7 +42,7 @@ impl Barrier {
     }
 }
 
-impl Engine {
+impl<S: Store> Engine<S> {
     /// The latch called `name`, open once it was counted down `count` times, and kept for `idle` after its last use.
     ///
     /// # Errors
@@ -57,7 +58,7 @@ impl Engine {
     /// # Errors
     /// As [`latch`](Self::latch).
     pub fn barrier(&self, name: &str, parties: u32, ttl: Duration) -> Result<Barrier> {
-        let copies = gate::copies(&self.config().options);
+        let copies = gate::copies(&self.settings().options);
         let plan = BarrierPlan::new(parties, ttl, copies).map_err(|error| self.on_name(name, error))?;
         Ok(Barrier { gate: self.gate(name, Gate::Barrier(plan), ttl)? })
     }
@@ -109,7 +110,7 @@ impl Engine {
     }
 
     fn change_count(&mut self, now: Time, latch: &Latch, operation: CountOperation, plan: LatchPlan) -> Result<Ticket> {
-        let (attempt, copies) = (self.mint()?, gate::copies(&self.config().options));
+        let (attempt, copies) = (self.mint()?, gate::copies(&self.settings().options));
         let question = Question::Change { attempt, copies, operation, plan };
         self.inquire(now, latch.gate.spot(), Want::Question(question))
     }
@@ -154,6 +155,6 @@ impl Engine {
     }
 
     fn on_name(&self, name: &str, error: Error) -> Error {
-        error.on_lock(name).on_store(self.config().address.clone())
+        error.on_lock(name).on_store(self.settings().address.clone())
     }
 }

@@ -15,6 +15,7 @@ use lockwright_machines::token::Token;
 
 use crate::engine::{Engine, Spot, Ticket};
 use crate::hold::Hold;
+use crate::store::Store;
 
 /// See the [module](self). It is to be [released](Engine::release), [let go](Engine::let_go) or
 /// [abandoned](Engine::abandon_guard): dropped, it is renewed for ever.
@@ -63,9 +64,9 @@ impl Guard {
     }
 }
 
-impl Engine {
+impl<S: Store> Engine<S> {
     fn on_guard(&self, guard: &Guard, error: Error) -> Error {
-        error.on_lock(guard.spot.name.clone()).on_store(self.config().address.clone())
+        error.on_lock(guard.spot.name.clone()).on_store(self.settings().address.clone())
     }
 
     /// # Errors

@@ -13,11 +13,10 @@ use lockwright_machines::lease::Inspection;
 use lockwright_machines::machine::Event;
 use lockwright_machines::name;
 use lockwright_machines::protocol::{Inquiry, Layout, Question, Reply, Requests};
-use lockwright_machines::stores::redis::layouts::survey;
 use lockwright_machines::time::Time;
 
 use crate::engine::{Engine, Spot, Ticket};
-use crate::requests::{Answered, Job};
+use crate::store::{Answered, Job, Store};
 
 /// How long a store that did not answer is left alone.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -46,9 +45,11 @@ enum About {
     Lock(Rc<Spot>, Want),
     /// The names of all locks of a layout.
     Names(Arc<dyn Layout>),
-    /// What the server does when its memory is full; a prefix for where to ask.
-    Eviction(Arc<str>),
+    /// What the server does when its memory is full; how that is asked, with a prefix for where.
+    Eviction(AsksEviction, Arc<str>),
 }
+
+type AsksEviction = fn(&Arc<str>) -> Inquiry<'_, Option<String>>;
 
 /// What came of it.
 #[derive(Debug)]
@@ -110,7 +111,7 @@ impl Conversation {
         match &self.about {
             About::Lock(spot, want) => self.turn_of(spot, *want),
             About::Names(layout) => play(Some(layout.list()), &self.said).map(Found::Names),
-            About::Eviction(prefix) => play(Some(survey::eviction(prefix)), &self.said).map(Found::Eviction),
+            About::Eviction(asks, prefix) => play(Some(asks(prefix)), &self.said).map(Found::Eviction),
         }
     }
 
@@ -144,7 +145,7 @@ impl Conversation {
     fn explain(&self, error: Error) -> Error {
         match &self.about {
             About::Lock(spot, _) => error.on_lock(spot.name.clone()),
-            About::Names(_) | About::Eviction(_) => error,
+            About::Names(_) | About::Eviction(..) => error,
         }
     }
 }
@@ -190,7 +191,7 @@ impl Inquiries {
     }
 }
 
-impl Engine {
+impl<S: Store> Engine<S> {
     /// Asks the store. The ticket for what is found.
     ///
     /// # Errors
@@ -225,8 +226,8 @@ impl Engine {
     /// # Errors
     /// `closed`.
     pub fn ask_eviction(&mut self, now: Time) -> Result<Ticket> {
-        let prefix = Arc::from(&*self.config().options.prefix);
-        self.converse(now, About::Eviction(prefix))
+        let prefix = Arc::from(&*self.settings().options.prefix);
+        self.converse(now, About::Eviction(S::eviction, prefix))
     }
 
     /// The server's word for it, where this user may know.
@@ -243,7 +244,7 @@ impl Engine {
     fn converse(&mut self, now: Time, about: About) -> Result<Ticket> {
         self.check_open()?;
         let ticket = self.next_ticket();
-        let give_up = now.after(self.config().options.store_timeout);
+        let give_up = now.after(self.settings().options.store_timeout);
         let conversation = Conversation { about, said: Vec::new(), give_up, told: None, again_at: None, late: 0 };
         self.inquiries.open.insert(ticket, conversation);
         self.continue_inquiry(ticket);
@@ -254,7 +255,7 @@ impl Engine {
     fn continue_inquiry(&mut self, ticket: Ticket) {
         let Some(conversation) = self.inquiries.open.get(&ticket) else { return };
         match conversation.turn() {
-            Turn::Ask(requests) => self.requests.ask(Job::Inquiry(ticket), requests),
+            Turn::Ask(requests) => self.store_mut().ask(Job::Inquiry(ticket), requests),
             Turn::Over(result) => self.conclude_inquiry(ticket, result),
         }
     }
@@ -266,7 +267,7 @@ impl Engine {
         {
             seen.ahead = self.places(&spot.key);
         }
-        let address = self.config().address.clone();
+        let address = self.settings().address.clone();
         let result = result.map_err(|error| conversation.explain(error).on_store(address));
         self.inquiries.found.insert(ticket, result);
     }
@@ -304,7 +305,7 @@ impl Engine {
                 conversation.said.clear();
                 conversation.late += 1;
                 let is_uneven = conversation.late >= LATE;
-                self.requests.learn(sent, at);
+                self.store_mut().learn(sent, at);
                 if is_uneven {
                     let late = "the store finds every request too late; see whether its clock runs evenly";
                     self.conclude_inquiry(ticket, Err(Error::new(Kind::Unavailable, "ask", late)));
@@ -316,7 +317,7 @@ impl Engine {
                 self.tell_of_break(now, ticket, &result);
                 self.conclude_inquiry(ticket, result);
             }
-            Turn::Ask(requests) => self.requests.ask(Job::Inquiry(ticket), requests),
+            Turn::Ask(requests) => self.store_mut().ask(Job::Inquiry(ticket), requests),
         }
     }
 

@@ -1,38 +1,35 @@
 //! One client of Lockwright in one thread, without a socket or a clock: what its WebAssembly faces are made of.
 //!
-//! The lock is the same [machine](lockwright_machines::machine::LockMachine) as everywhere, and Redis is spoken by the
-//! same [words](lockwright_resp). What is here is between the two: who waits for which answer, what goes out on which
-//! of two lines, and what is due when. A face performs each [`Action`], tells of whatever happens, and gives the time.
+//! The lock is the same [machine](lockwright_machines::machine::LockMachine) as everywhere, and so are the words that a
+//! server is spoken to in. What is here is between the two: who waits for which answer, how the server is asked and
+//! heard, and what is due when. A face performs each action, tells of whatever happens, and gives the time.
 //!
 //! ```text
 //!   face, host                          Engine
 //!   acquire, release, ...  ---------->  locks: machine, tickets
-//!   dialled, came, ended   ---------->  requests: one line, answers in their order
-//!   look                   ---------->  inbox: another line, what the server pushes
-//!          <----------  Action: dial, send, hang up
+//!   look                   ---------->  what is due
+//!                                          | asks                   ^ news
+//!                                       Store                       |
+//!   dialled, came, ended   ---------->  Redis: one line that is asked, another on which the server pushes
+//!          <----------  its Action: dial, send, hang up
 //! ```
 
 #![forbid(unsafe_code)]
 
-mod config;
 mod engine;
 mod gates;
 mod guard;
 mod hold;
-mod inbox;
 mod inquiries;
-mod line;
 mod lock;
 mod places;
-mod requests;
-mod server;
+pub mod redis;
+mod settings;
 mod several;
+mod store;
 
-pub use config::Config;
 pub use engine::{Engine, Random, Ticket};
 pub use gates::{Barrier, Latch};
 pub use guard::Guard;
-pub use line::{Action, Which};
 pub use lock::{Asked, Lock, Outcome};
-pub use server::Server;
 pub use several::MultiLock;

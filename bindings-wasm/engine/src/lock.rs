@@ -23,6 +23,7 @@ use crate::engine::{Engine, Spot, Ticket};
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::inquiries::{Found, Want, unanswered};
+use crate::store::Store;
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -56,10 +57,10 @@ pub enum Outcome {
     Taken,
 }
 
-impl Engine {
+impl<S: Store> Engine<S> {
     /// The options of a lock where nothing else is said, as the address has them.
     pub fn lock_options(&self) -> AcquireOptions {
-        self.config().lock.clone()
+        self.settings().lock.clone()
     }
 
     /// What locks of this client promise, in the layout of its address.
@@ -116,7 +117,7 @@ impl Engine {
             let card = self.card(options.label.as_deref().unwrap_or_default());
             Ok(Lock { spot: Rc::new(Spot { layout, name, key }), options, card, prefers_order: false })
         };
-        build().map_err(|error: Error| error.on_store(self.config().address.clone()))
+        build().map_err(|error: Error| error.on_store(self.settings().address.clone()))
     }
 
     /// Asks for `lock`. Within `timeout` it is granted or refused: at once where that is zero, and in any time where
@@ -144,7 +145,7 @@ impl Engine {
     /// As there, and `invalid_config` for a secret of another lock.
     pub fn resume_lock(&mut self, now: Time, lock: &Lock, text: &str) -> Result<Asked> {
         let attempt =
-            secret::of_lock(text, lock.name()).map_err(|error| error.on_store(self.config().address.clone()))?;
+            secret::of_lock(text, lock.name()).map_err(|error| error.on_store(self.settings().address.clone()))?;
         self.ask(now, lock, Some(Duration::ZERO), Some(attempt))
     }
 
@@ -170,7 +171,7 @@ impl Engine {
         let Lock { spot, options, card, prefers_order } = lock;
         let in_order = (options.fair || *prefers_order) && self.promised(&*spot.layout).fair;
         if options.fair && !in_order && !prefers_order {
-            return Err(unfair().on_lock(spot.name.clone()).on_store(self.config().address.clone()));
+            return Err(unfair().on_lock(spot.name.clone()).on_store(self.settings().address.clone()));
         }
         let (ticket, task) = (self.next_ticket(), self.next_task());
         let (entry, used) = self.entry(spot);
@@ -228,7 +229,7 @@ impl Engine {
             Some(Settled::Refused(Refusal::Failed(error))) => error,
             _ => Error::new(Kind::Internal, "acquire", "an acquisition has no result of its own; please report this"),
         };
-        Err(error.on_lock(spot.name.clone()).on_store(self.config().address.clone()))
+        Err(error.on_lock(spot.name.clone()).on_store(self.settings().address.clone()))
     }
 
     fn granted(&mut self, now: Time, (spot, lock, used): (Rc<Spot>, u64, Rc<()>), hold: Hold) -> Result<Outcome> {
@@ -239,7 +240,7 @@ impl Engine {
         let message = "the lock was granted, but its lease was over before this call could return: the instance did not run for \
                        longer than the ttl, or for a second when its holder handed it on; acquire it again";
         let error = Error::new(Kind::Lost, "acquire", message);
-        Err(error.on_lock(spot.name.clone()).on_store(self.config().address.clone()))
+        Err(error.on_lock(spot.name.clone()).on_store(self.settings().address.clone()))
     }
 
     /// Nobody waits for this acquisition any more; what it was granted is given back.

@@ -9,6 +9,7 @@ use lockwright_machines::time::Time;
 use crate::engine::{Engine, Ticket};
 use crate::guard::Guard;
 use crate::lock::{Asked, Lock, Outcome};
+use crate::store::Store;
 
 /// Several locks.
 #[derive(Clone, Debug)]
@@ -47,7 +48,7 @@ impl Acquiring {
     }
 }
 
-impl Engine {
+impl<S: Store> Engine<S> {
     /// The locks of these names, to be held all at once.
     ///
     /// # Errors
@@ -62,7 +63,7 @@ impl Engine {
         locks.dedup_by(|a, b| a.spot().key == b.spot().key);
         if locks.is_empty() {
             let error = Error::invalid("lock", "no lock is named; name at least one");
-            return Err(error.on_store(self.config().address.clone()));
+            return Err(error.on_store(self.settings().address.clone()));
         }
         Ok(MultiLock { locks })
     }
@@ -129,7 +130,7 @@ impl Engine {
             acquiring.result = Some(Ok(Some(std::mem::take(&mut acquiring.guards))));
             return;
         };
-        let error = lost_meanwhile().on_lock(lost.name()).on_store(self.config().address.clone());
+        let error = lost_meanwhile().on_lock(lost.name()).on_store(self.settings().address.clone());
         // Without renewal what was lost would only be lost again.
         let renews = acquiring.locks.iter().all(Lock::renews);
         if renews && acquiring.deadline.is_none_or(|deadline| deadline > now) {

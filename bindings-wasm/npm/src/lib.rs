@@ -19,13 +19,14 @@ use lockwright_machines::reach::unknown_host;
 use lockwright_machines::share::Share;
 use lockwright_machines::time::Time;
 use lockwright_machines::{error, uri};
-use lockwright_wasm_engine::{
-    Action, Asked, Barrier, Config, Engine, Guard, Latch, Lock, MultiLock, Outcome, Ticket, Which,
-};
+use lockwright_wasm_engine::redis::{Action, Config, Redis, Which};
+use lockwright_wasm_engine::{Asked, Barrier, Guard, Latch, Lock, MultiLock, Outcome, Ticket};
 use wasm_bindgen::prelude::*;
 
 /// What fails is thrown as this.
 type Thrown<T> = Result<T, JsValue>;
+
+type Engine = lockwright_wasm_engine::Engine<Redis>;
 
 fn thrown(error: Error) -> JsValue {
     let failure = Object::new();
@@ -114,19 +115,19 @@ impl Core {
     pub fn new(address: &str, random: Function, pid: u32) -> Thrown<Core> {
         let config = Config::read(address, "wasm-js").and_then(|config| config.without_tls(NO_TLS));
         let mut config = config.map_err(thrown)?;
-        config.place.1 = pid;
+        config.settings.place.1 = pid;
         let draw = move || {
             let bytes = Uint8Array::new_with_length(16);
             random.call1(&JsValue::NULL, &bytes).ok()?;
             Some(u128::from_le_bytes(bytes.to_vec().try_into().ok()?))
         };
-        let engine = Engine::new(config, Box::new(draw));
+        let engine = Engine::new(Redis::new(config), Box::new(draw));
         Ok(Core { engine, handles: HashMap::new(), pending: HashMap::new(), guards: HashMap::new(), next: 0 })
     }
 
     /// The address without credentials.
     pub fn address(&self) -> String {
-        self.engine.config().address.to_string()
+        self.engine.settings().address.to_string()
     }
 
     /// What locks of this client promise.
@@ -136,12 +137,12 @@ impl Core {
 
     /// Where its transport is to connect to.
     pub fn host(&self) -> String {
-        self.engine.config().host.clone()
+        self.engine.store().config().host.clone()
     }
 
     /// The same, its port.
     pub fn port(&self) -> u16 {
-        self.engine.config().port
+        self.engine.store().config().port
     }
 
     fn number(&mut self) -> u32 {

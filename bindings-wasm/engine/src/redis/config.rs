@@ -1,14 +1,12 @@
 //! What is known of a server before it is dialled.
 
-use std::sync::Arc;
-
 use lockwright_machines::address::{credentials, invalid};
 use lockwright_machines::error::{Error, Result};
-use lockwright_machines::options::{AcquireOptions, ConnectOptions, Credentials};
-use lockwright_machines::uri::{SCHEMES, Uri};
+use lockwright_machines::uri::Uri;
 use lockwright_resp::place::{Endpoint, Place};
 
-use crate::server::Server;
+use super::server::Server;
+use crate::settings::{self, Settings, elsewhere, without_files};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -21,19 +19,15 @@ pub struct Config {
     pub port: u16,
     /// By TLS, which is between the engine and the socket.
     pub is_secure: bool,
-    /// As it may be shown.
-    pub address: Arc<str>,
-    /// Where holders say that they run: the name of the host, and the process id on it.
-    pub place: (Box<str>, u32),
-    pub(crate) db: u32,
-    pub(crate) login: Login,
-    pub(crate) options: ConnectOptions,
-    /// Defaults of every lock.
-    pub(crate) lock: AcquireOptions,
+    /// What is known of the client.
+    pub settings: Settings,
+    pub(super) db: u32,
 }
 
 /// The scheme of addresses of lock servers.
 const OURS: &str = "lockwright";
+/// Where there is etcd.
+const ETCD: &str = "take lockwright-etcd.component.wasm, for hosts of WASI 0.2 that have wasi:http";
 
 /// The address of a lock server, which is a name.
 ///
@@ -48,43 +42,22 @@ fn ours(uri: &Uri) -> Result<String> {
     }
 }
 
-/// Who says that it is us; never shown.
-pub(crate) struct Login(pub(crate) Credentials);
-
-impl std::fmt::Debug for Login {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Login(..)")
-    }
-}
-
 impl Config {
     /// Reads an address with its options, for a face that shows itself as `language`.
     ///
     /// # Errors
     /// `invalid_config` for what is wrong, `unsupported` for what is not to be had in WebAssembly.
     pub fn read(address: &str, language: &'static str) -> Result<Self> {
-        let mut uri = Uri::parse(address, ConnectOptions { language, ..ConnectOptions::default() })?;
-        let read = Config::of(&mut uri);
-        read.map_err(|error| lockwright_machines::uri::discreet(&uri, error))
+        settings::read(address, language, Config::of)
     }
 
     fn of(uri: &mut Uri) -> Result<Self> {
         let server = match uri.scheme() {
             "redis" | "redis+unix" | "rediss" => Server::Redis,
             OURS => Server::Ours,
-            other if SCHEMES.contains(&other) => {
-                let message = format!("{other}:// is not to be had in WebAssembly; take redis://");
-                return Err(Error::unsupported("connect", message));
-            }
-            other => {
-                return Err(invalid(format!(
-                    "there is no store for {other}://; in WebAssembly there are: redis, lockwright"
-                )));
-            }
+            "etcd" | "etcds" => return Err(elsewhere(uri.scheme(), "", ETCD)),
+            other => return Err(elsewhere(other, "redis, lockwright", "take redis://")),
         };
-        if !uri.take_other_nodes().is_empty() {
-            return Err(Error::unsupported("connect", "several servers (a quorum) are not to be had in WebAssembly"));
-        }
         let place = Place::read(uri)?;
         let shown = match server {
             Server::Redis => place.shown(uri.scheme()),
@@ -96,20 +69,10 @@ impl Config {
                 return Err(Error::unsupported("connect", "there are no socket files in WebAssembly; take redis://"));
             }
         };
-        let options = uri.connect.clone();
-        if options.ca.is_some() || options.cert.is_some() || options.key.is_some() {
-            if !place.is_secure {
-                return Err(invalid("ca, cert and key are for an address with TLS"));
-            }
-            let message = "ca, cert and key name files, and there are none in WebAssembly; where there is TLS \
-                           certificates are given as text";
-            return Err(Error::unsupported("connect", message));
-        }
-        uri.check_all_read()?;
-        let login = Login(credentials(uri.url())?);
-        let (db, lock, is_secure) = (place.db, uri.lock.clone(), place.is_secure);
-        let (address, place) = (shown.into(), ("wasm".into(), 0));
-        Ok(Config { server, host, port, is_secure, address, place, db, login, options, lock })
+        without_files(&uri.connect, place.is_secure)?;
+        let login = credentials(uri.url())?;
+        let settings = Settings::of(uri, shown, login)?;
+        Ok(Config { server, host, port, is_secure: place.is_secure, db: place.db, settings })
     }
 
     /// The same for a face without TLS, which says with `advice` what to do instead.
@@ -133,10 +96,16 @@ mod tests {
     fn an_address_is_read_or_refused() -> Result<()> {
         let config = Config::read("redis://u:p%20w@[::1]:7/3?ttl=5s&prefix=app:", "wasm")?;
         assert_eq!((&*config.host, config.port, config.db), ("::1", 7, 3));
-        assert_eq!((&*config.address, config.login.0.password.as_str()), ("redis://[::1]:7/3", "p w"));
-        assert_eq!((config.lock.ttl.as_secs(), config.options.prefix.as_str()), (5, "app:"));
+        assert_eq!(
+            (&*config.settings.address, config.settings.login.0.password.as_str()),
+            ("redis://[::1]:7/3", "p w")
+        );
+        assert_eq!((config.settings.lock.ttl.as_secs(), config.settings.options.prefix.as_str()), (5, "app:"));
         let ours = Config::read("lockwright://orders?ttl=5s", "wasm")?;
-        assert_eq!((ours.server, &*ours.host, &*ours.address), (Server::Ours, "orders", "lockwright://orders"));
+        assert_eq!(
+            (ours.server, &*ours.host, &*ours.settings.address),
+            (Server::Ours, "orders", "lockwright://orders")
+        );
         for (address, kind) in [
             ("", Kind::InvalidConfig),
             ("localhost:6379", Kind::InvalidConfig),
@@ -158,7 +127,7 @@ mod tests {
             assert_eq!(Config::read(address, "wasm").err().map(|error| error.kind()), Some(kind), "{address:?}");
         }
         let secure = Config::read("rediss://h", "wasm")?;
-        assert_eq!((secure.is_secure, &*secure.address), (true, "rediss://h:6379/0"));
+        assert_eq!((secure.is_secure, &*secure.settings.address), (true, "rediss://h:6379/0"));
         assert_eq!(secure.without_tls("").err().map(|error| error.kind()), Some(Kind::Unsupported));
         assert!(!Config::read("redis://h", "wasm")?.without_tls("")?.is_secure);
         Ok(())

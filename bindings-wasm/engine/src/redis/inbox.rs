@@ -12,8 +12,8 @@ use lockwright_resp::Value;
 use lockwright_resp::greeting::Welcome;
 use lockwright_resp::wire::Commands;
 
-use crate::config::Config;
-use crate::line::{Action, Came, Line, Which};
+use super::config::Config;
+use super::line::{Action, Came, Line, Which};
 
 /// How long nothing may be heard before the other side is asked whether it is still there.
 const QUIET: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_s
 const REFUSED: Duration = Duration::from_secs(60);
 
 /// What was heard.
-pub(crate) enum Heard {
+pub(super) enum Heard {
     /// A connection greeted.
     Met(Welcome),
     /// The client's own inbox is so.
@@ -66,7 +66,7 @@ enum Said {
 }
 
 /// See the [module](self).
-pub(crate) struct Inbox {
+pub(super) struct Inbox {
     line: Line,
     topics: HashMap<Arc<str>, Topic>,
     /// Nobody listens there any more.
@@ -79,11 +79,11 @@ pub(crate) struct Inbox {
     dial_at: Time,
     /// When to ask again for what was refused.
     again_at: Option<Time>,
-    pub(crate) heard: VecDeque<Heard>,
+    pub(super) heard: VecDeque<Heard>,
 }
 
 impl Inbox {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Inbox {
             line: Line::new(Which::Inbox),
             topics: HashMap::new(),
@@ -98,13 +98,13 @@ impl Inbox {
     }
 
     /// Listens on the client's own channel, for as long as there is a client.
-    pub(crate) fn open(&mut self, channel: &str) {
+    pub(super) fn open(&mut self, channel: &str) {
         let topic = || Topic { key: None, slots: Vec::new(), state: State::Closed, asked: false };
         self.topics.entry(channel.into()).or_insert_with(topic);
     }
 
     /// Listens on a channel of the lock under `key`, for the contender in `slot`; how that stands.
-    pub(crate) fn hear(&mut self, slot: u64, channel: Channel<'_>, key: &Arc<str>) -> State {
+    pub(super) fn hear(&mut self, slot: u64, channel: Channel<'_>, key: &Arc<str>) -> State {
         let state = self.topics.get(channel.name).map_or(State::Closed, |topic| topic.state);
         if channel.overheard && state != State::Live {
             return state;
@@ -115,7 +115,7 @@ impl Inbox {
     }
 
     /// The contender in `slot` listens no more.
-    pub(crate) fn forget(&mut self, slot: u64) {
+    pub(super) fn forget(&mut self, slot: u64) {
         let left = &mut self.left;
         self.topics.retain(|channel, topic| {
             let before = topic.slots.len();
@@ -128,7 +128,7 @@ impl Inbox {
         });
     }
 
-    pub(crate) fn due(&self) -> Option<Time> {
+    pub(super) fn due(&self) -> Option<Time> {
         if self.topics.is_empty() {
             return self.line.due();
         }
@@ -144,7 +144,7 @@ impl Inbox {
     }
 
     /// What there is to do at `now`.
-    pub(crate) fn look(&mut self, config: &Config, now: Time, actions: &mut VecDeque<Action>) {
+    pub(super) fn look(&mut self, config: &Config, now: Time, actions: &mut VecDeque<Action>) {
         if self.line.is_closed() {
             if !self.topics.is_empty() && self.dial_at <= now {
                 actions.push_back(self.line.dial(config, now));
@@ -193,11 +193,11 @@ impl Inbox {
         }
     }
 
-    pub(crate) fn dialled(&mut self, config: &Config, actions: &mut VecDeque<Action>) {
+    pub(super) fn dialled(&mut self, config: &Config, actions: &mut VecDeque<Action>) {
         actions.extend(self.line.dialled(config));
     }
 
-    pub(crate) fn came(&mut self, config: &Config, now: Time, bytes: &[u8], actions: &mut VecDeque<Action>) {
+    pub(super) fn came(&mut self, config: &Config, now: Time, bytes: &[u8], actions: &mut VecDeque<Action>) {
         self.line.came(bytes);
         self.since = now;
         loop {
@@ -260,7 +260,7 @@ impl Inbox {
     }
 
     /// Scripts find whoever listens on the inbox `channel`, or not: behind a proxy that spreads clients over servers.
-    pub(crate) fn is_found(&mut self, channel: &Arc<str>, found: bool, now: Time) {
+    pub(super) fn is_found(&mut self, channel: &Arc<str>, found: bool, now: Time) {
         let Some(topic) = self.topics.get_mut(channel).filter(|topic| topic.asked) else { return };
         let state = if found { State::Live } else { State::Unavailable };
         self.heard.push_back(topic.tell(channel, state));
@@ -288,7 +288,7 @@ impl Inbox {
     }
 
     /// The host says that the line ended, or could not be made.
-    pub(crate) fn ended(&mut self, now: Time, error: io::Error) {
+    pub(super) fn ended(&mut self, now: Time, error: io::Error) {
         if !self.line.is_closed() {
             let _ = self.line.ended(error);
             self.lost(now);
@@ -315,7 +315,7 @@ impl Inbox {
     }
 
     /// Ends the line, for good.
-    pub(crate) fn hang_up(&mut self) -> Option<Action> {
+    pub(super) fn hang_up(&mut self) -> Option<Action> {
         self.topics.clear();
         self.line.hang_up()
     }

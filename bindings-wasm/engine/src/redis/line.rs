@@ -11,7 +11,7 @@ use lockwright_resp::greeting::{Greeting, Welcome};
 use lockwright_resp::input::Input;
 use lockwright_resp::wire;
 
-use crate::config::Config;
+use super::config::Config;
 
 /// Which of the two connections of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ enum State {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(super) struct Line {
     which: Which,
     state: State,
     /// By TLS.
@@ -55,43 +55,43 @@ pub(crate) struct Line {
 }
 
 /// What came on a line.
-pub(crate) enum Came {
+pub(super) enum Came {
     Welcome(Welcome),
     Value(Value),
 }
 
 impl Line {
-    pub(crate) fn new(which: Which) -> Self {
+    pub(super) fn new(which: Which) -> Self {
         Line { which, state: State::Closed, is_secure: false, input: Input::default() }
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
 
-    pub(crate) fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
     }
 
     /// Begins to make it.
-    pub(crate) fn dial(&mut self, config: &Config, now: Time) -> Action {
+    pub(super) fn dial(&mut self, config: &Config, now: Time) -> Action {
         self.input = Input::default();
         self.is_secure = config.is_secure;
-        self.state = State::Dialling(now.after(config.options.connect_timeout));
+        self.state = State::Dialling(now.after(config.settings.options.connect_timeout));
         Action::Dial(self.which)
     }
 
     /// It is connected: the first words.
-    pub(crate) fn dialled(&mut self, config: &Config) -> Option<Action> {
+    pub(super) fn dialled(&mut self, config: &Config) -> Option<Action> {
         let State::Dialling(by) = self.state else { return None };
-        let greeting = Greeting::new(config.db, false, config.login.0.clone());
+        let greeting = Greeting::new(config.db, false, config.settings.login.0.clone());
         let words = greeting.bytes.to_vec();
         self.state = State::Greeting(greeting, Vec::new(), by);
         Some(Action::Send(self.which, words))
     }
 
     /// By when something has to have come for it to be made.
-    pub(crate) fn due(&self) -> Option<Time> {
+    pub(super) fn due(&self) -> Option<Time> {
         match self.state {
             State::Dialling(by) | State::Greeting(_, _, by) => Some(by),
             State::Closed | State::Open => None,
@@ -99,7 +99,7 @@ impl Line {
     }
 
     /// These bytes came; [`next`](Self::next) has what they are.
-    pub(crate) fn came(&mut self, bytes: &[u8]) {
+    pub(super) fn came(&mut self, bytes: &[u8]) {
         if !self.is_closed() {
             self.input.brought(bytes);
         }
@@ -109,7 +109,7 @@ impl Line {
     ///
     /// # Errors
     /// It is of no use any more, and why.
-    pub(crate) fn next(&mut self) -> Result<Option<Came>, Error> {
+    pub(super) fn next(&mut self) -> Result<Option<Came>, Error> {
         loop {
             if self.is_closed() {
                 return Ok(None);
@@ -130,7 +130,7 @@ impl Line {
     }
 
     /// Why it ended, or could not be made, once `error` was met on it. Nothing more is to be expected of it.
-    pub(crate) fn ended(&mut self, error: io::Error) -> Error {
+    pub(super) fn ended(&mut self, error: io::Error) -> Error {
         match std::mem::take(&mut self.state) {
             State::Dialling(_) if error.kind() == io::ErrorKind::PermissionDenied => {
                 let message = "the host lets nothing here use its network; grant TCP, and name lookups for a host that has a name";
@@ -147,7 +147,7 @@ impl Line {
     }
 
     /// Forgets it.
-    pub(crate) fn hang_up(&mut self) -> Option<Action> {
+    pub(super) fn hang_up(&mut self) -> Option<Action> {
         let was_open = !self.is_closed();
         self.state = State::Closed;
         was_open.then_some(Action::HangUp(self.which))

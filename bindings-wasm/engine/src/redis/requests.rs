@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_machines::error::Error;
-use lockwright_machines::protocol::{self, Reply};
-use lockwright_machines::session::{RequestId, margin};
+use lockwright_machines::protocol;
+use lockwright_machines::session::margin;
 use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::stores::redis::layouts;
 use lockwright_machines::time::{StoreTime, Time};
@@ -17,37 +17,28 @@ use lockwright_resp::greeting::{self, Welcome};
 use lockwright_resp::shortcut::{self, ShortcutProbe};
 use lockwright_resp::wire::{Commands, Scripts};
 
-use crate::config::Config;
-use crate::engine::Ticket;
-use crate::line::{Action, Came, Line, Which};
+use super::config::Config;
+use super::line::{Action, Came, Line, Which};
+use crate::store::{Answered, Job};
 
 /// Whom an answer is for.
 #[derive(Clone, Debug)]
-pub(crate) enum Job {
-    /// The contender in this slot of a lock.
-    Contender { lock: u64, slot: u64, id: RequestId },
+pub(super) enum Asker {
+    /// The engine.
+    Engine(Job),
     /// The inbox, which wants to know whether scripts find it on this channel.
     Finds(Arc<str>),
-    /// Whoever asks beside the machines.
-    Inquiry(Ticket),
-}
-
-/// How a write ended.
-pub(crate) enum Answered {
-    Replies(Vec<Reply>),
-    NotSent(Error),
-    Unknown { error: Error, void_after: Time },
 }
 
 /// A write that ended: whose, when it left, and how.
-pub(crate) struct Done {
-    pub(crate) job: Job,
-    pub(crate) sent: Time,
-    pub(crate) answered: Answered,
+pub(super) struct Ended {
+    pub(super) asker: Asker,
+    pub(super) sent: Time,
+    pub(super) answered: Answered,
 }
 
 struct Flight {
-    job: Job,
+    asker: Asker,
     exchange: Exchange<protocol::Requests>,
     sent: Time,
     not_after: StoreTime,
@@ -66,21 +57,21 @@ fn void_after(sent: Time, lasts: Duration) -> Time {
 }
 
 /// See the [module](self).
-pub(crate) struct Requests {
+pub(super) struct Requests {
     line: Line,
     known: ShortcutProbe,
     scripts: Scripts,
     clock: StoreClock,
-    waiting: VecDeque<(Job, protocol::Requests)>,
+    waiting: VecDeque<(Asker, protocol::Requests)>,
     flights: VecDeque<Flight>,
     /// Which run of the server was met last.
     run: Option<String>,
-    done: VecDeque<Done>,
+    done: VecDeque<Ended>,
     restarted: bool,
 }
 
 impl Requests {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Requests {
             line: Line::new(Which::Requests),
             known: ShortcutProbe::default(),
@@ -95,42 +86,42 @@ impl Requests {
     }
 
     /// Sends these as soon as that can be.
-    pub(crate) fn ask(&mut self, job: Job, requests: protocol::Requests) {
-        self.waiting.push_back((job, requests));
+    pub(super) fn ask(&mut self, asker: Asker, requests: protocol::Requests) {
+        self.waiting.push_back((asker, requests));
     }
 
     /// The next write that ended.
-    pub(crate) fn next_done(&mut self) -> Option<Done> {
+    pub(super) fn next_done(&mut self) -> Option<Ended> {
         self.done.pop_front()
     }
 
     /// Whether another run of the server was met than before, once.
-    pub(crate) fn take_restarted(&mut self) -> bool {
+    pub(super) fn take_restarted(&mut self) -> bool {
         std::mem::take(&mut self.restarted)
     }
 
     /// Whether nothing is asked and not answered.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(super) fn is_quiet(&self) -> bool {
         self.waiting.is_empty() && self.flights.is_empty()
     }
 
-    pub(crate) fn learn(&mut self, now: Time, at: StoreTime) {
+    pub(super) fn learn(&mut self, now: Time, at: StoreTime) {
         self.clock.learn(now, at);
     }
 
     /// A connection greeted.
-    pub(crate) fn meet(&mut self, welcome: &Welcome, now: Time) {
+    pub(super) fn meet(&mut self, welcome: &Welcome, now: Time) {
         self.clock.learn(now, welcome.at);
         self.restarted |= welcome.run.is_some() && self.run.is_some() && welcome.run != self.run;
         self.run = welcome.run.clone().or(self.run.take());
     }
 
-    pub(crate) fn due(&self) -> Option<Time> {
+    pub(super) fn due(&self) -> Option<Time> {
         self.line.due().into_iter().chain(self.flights.front().map(|flight| flight.deadline)).min()
     }
 
     /// What there is to do at `now` for what is waiting.
-    pub(crate) fn go(&mut self, config: &Config, now: Time, actions: &mut VecDeque<Action>) {
+    pub(super) fn go(&mut self, config: &Config, now: Time, actions: &mut VecDeque<Action>) {
         if self.waiting.is_empty() {
             return;
         }
@@ -141,14 +132,14 @@ impl Requests {
             return;
         }
         let mut out = Vec::new();
-        while let Some((job, requests)) = self.waiting.pop_front() {
-            self.depart(config, now, job, requests, &mut out);
+        while let Some((asker, requests)) = self.waiting.pop_front() {
+            self.depart(config, now, asker, requests, &mut out);
         }
         actions.push_back(Action::Send(Which::Requests, out));
     }
 
-    fn depart(&mut self, config: &Config, now: Time, job: Job, requests: protocol::Requests, out: &mut Vec<u8>) {
-        let lasts = config.options.response_timeout;
+    fn depart(&mut self, config: &Config, now: Time, asker: Asker, requests: protocol::Requests, out: &mut Vec<u8>) {
+        let lasts = config.settings.options.response_timeout;
         let not_after = self.clock.at(now).after(lasts);
         let asks_time = self.clock.is_old(now);
         if asks_time {
@@ -162,7 +153,7 @@ impl Requests {
         exchange.write(&self.scripts, not_after, out);
         let expected = exchange.open() + usize::from(asks_time) + usize::from(asks_commands);
         self.flights.push_back(Flight {
-            job,
+            asker,
             exchange,
             sent: now,
             not_after,
@@ -174,11 +165,11 @@ impl Requests {
         });
     }
 
-    pub(crate) fn dialled(&mut self, config: &Config, actions: &mut VecDeque<Action>) {
+    pub(super) fn dialled(&mut self, config: &Config, actions: &mut VecDeque<Action>) {
         actions.extend(self.line.dialled(config));
     }
 
-    pub(crate) fn came(&mut self, config: &Config, now: Time, bytes: &[u8], actions: &mut VecDeque<Action>) {
+    pub(super) fn came(&mut self, config: &Config, now: Time, bytes: &[u8], actions: &mut VecDeque<Action>) {
         self.line.came(bytes);
         loop {
             let heard = match self.line.next() {
@@ -232,20 +223,20 @@ impl Requests {
             self.flights.push_back(flight);
             return Ok(());
         }
-        let Flight { job, exchange, sent, .. } = flight;
-        let lasts = config.options.response_timeout;
+        let Flight { asker, exchange, sent, .. } = flight;
+        let lasts = config.settings.options.response_timeout;
         match exchange.replies() {
-            Ok(replies) => self.done.push_back(Done { job, sent, answered: Answered::Replies(replies) }),
+            Ok(replies) => self.done.push_back(Ended { asker, sent, answered: Answered::Replies(replies) }),
             Err(error) => {
                 let void_after = void_after(sent, lasts);
-                self.done.push_back(Done { job, sent, answered: Answered::Unknown { error, void_after } });
+                self.done.push_back(Ended { asker, sent, answered: Answered::Unknown { error, void_after } });
             }
         }
         Ok(())
     }
 
     /// The host says that the line ended, or could not be made.
-    pub(crate) fn ended(&mut self, config: &Config, now: Time, error: io::Error, actions: &mut VecDeque<Action>) {
+    pub(super) fn ended(&mut self, config: &Config, now: Time, error: io::Error, actions: &mut VecDeque<Action>) {
         if self.line.is_closed() {
             return;
         }
@@ -264,22 +255,22 @@ impl Requests {
 
     /// What was sent has no answer; what waits was not sent, unless another line may be made for it.
     fn tell_all(&mut self, config: &Config, now: Time, error: &Error, was_open: bool) {
-        let error = error.clone().on_store(config.address.clone());
-        let lasts = config.options.response_timeout;
-        for Flight { job, sent, .. } in self.flights.drain(..) {
+        let error = error.clone().on_store(config.settings.address.clone());
+        let lasts = config.settings.options.response_timeout;
+        for Flight { asker, sent, .. } in self.flights.drain(..) {
             let void_after = void_after(sent, lasts);
             let answered = Answered::Unknown { error: error.clone(), void_after };
-            self.done.push_back(Done { job, sent, answered });
+            self.done.push_back(Ended { asker, sent, answered });
         }
         if !was_open {
-            for (job, _) in self.waiting.drain(..) {
-                self.done.push_back(Done { job, sent: now, answered: Answered::NotSent(error.clone()) });
+            for (asker, _) in self.waiting.drain(..) {
+                self.done.push_back(Ended { asker, sent: now, answered: Answered::NotSent(error.clone()) });
             }
         }
     }
 
     /// Time passed.
-    pub(crate) fn look(&mut self, config: &Config, now: Time, actions: &mut VecDeque<Action>) {
+    pub(super) fn look(&mut self, config: &Config, now: Time, actions: &mut VecDeque<Action>) {
         if self.due().is_some_and(|due| due <= now) {
             let was_open = self.line.is_open();
             actions.push_back(Action::HangUp(Which::Requests));
@@ -290,7 +281,7 @@ impl Requests {
     }
 
     /// Ends the line.
-    pub(crate) fn hang_up(&mut self) -> Option<Action> {
+    pub(super) fn hang_up(&mut self) -> Option<Action> {
         self.line.hang_up()
     }
 }

@@ -25,7 +25,7 @@ pub enum Server {
 
 impl Server {
     /// The layouts of locks there, for names that get `prefix` put before them.
-    pub(crate) fn layouts(self, prefix: &str) -> Vec<Arc<dyn Layout>> {
+    pub(super) fn layouts(self, prefix: &str) -> Vec<Arc<dyn Layout>> {
         match self {
             Server::Redis => layouts::all(prefix),
             Server::Ours => vec![Arc::new(cell_layout::layout(prefix, guarantees))],
@@ -33,7 +33,7 @@ impl Server {
     }
 
     /// What tells how many listen on the channel that is its argument.
-    pub(crate) fn listeners(self) -> &'static Call {
+    pub(super) fn listeners(self) -> &'static Call {
         match self {
             Server::Redis => &FOUND,
             Server::Ours => &LISTENERS,
@@ -41,7 +41,7 @@ impl Server {
     }
 
     /// What was pushed to an inbox, and for which key; none of what is nothing of the kind.
-    pub(crate) fn read_push(self, text: &str) -> Option<(Arc<str>, StoreEvent)> {
+    pub(super) fn read_push(self, text: &str) -> Option<(Arc<str>, StoreEvent)> {
         match self {
             Server::Redis => native_scripts::parse_push(text),
             Server::Ours => push::decode(text).map(|(key, event)| (key.into(), event)),
