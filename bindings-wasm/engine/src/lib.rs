@@ -11,12 +11,14 @@
 //!                                          | asks                   ^ news
 //!                                       Store                       |
 //!   dialled, came, ended   ---------->  Redis: one line that is asked, another on which the server pushes
-//!          <----------  its Action: dial, send, hang up
+//!   came, ended            ---------->  Etcd: requests of HTTP, each with its answer
+//!          <----------  its Action: dial, send, hang up; post, drop
 //! ```
 
 #![forbid(unsafe_code)]
 
 mod engine;
+pub mod etcd;
 mod gates;
 mod guard;
 mod hold;

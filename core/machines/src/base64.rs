@@ -20,7 +20,7 @@ pub fn encode(bytes: &[u8]) -> String {
 /// The bytes that `text` is of; none where it is no base64.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
-    if text.len() % 4 != 0 || text.len() - digits.len() > 2 {
+    if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
         return None;
     }
     let mut out = Vec::with_capacity(digits.len() * 3 / 4);

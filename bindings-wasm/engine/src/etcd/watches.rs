@@ -1,0 +1,121 @@
+//! What is watched: the deletions below each lock that somebody waits for, from when that is asked for first, and for a
+//! while after it was asked for last.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_machines::protocol::{Reply, StoreEvent};
+use lockwright_machines::stores::etcd::failure::Failure;
+use lockwright_machines::stores::etcd::gateway::{self, Heard};
+use lockwright_machines::stores::etcd::transactions::{self, below, unavailable};
+use lockwright_machines::stores::etcd::wire::Keys;
+use lockwright_machines::time::Time;
+
+use super::Etcd;
+use super::posts::{Action, For};
+use super::writes::Write;
+use crate::store::News;
+
+/// Whoever waits looks, and asks for its watch, every 30 s at the least.
+const WANTED: Duration = Duration::from_secs(65);
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// What is deleted after this revision is told, since then.
+    stands: Option<(i64, Time)>,
+    wanted: Time,
+    /// Who goes on once it stands.
+    pub(super) waiters: Vec<Write>,
+}
+
+impl Etcd {
+    /// Has deletions told to whoever waits for a lock.
+    pub(super) fn watch(&mut self, now: Time, mut write: Write) {
+        let Some(lock) = write.key() else { return };
+        let is_new = !self.watches.contains_key(&lock);
+        let watch = self.watches.entry(lock.clone()).or_default();
+        watch.wanted = now;
+        if let Some((revision, since)) = watch.stands {
+            let age = i64::try_from(now.since(since).as_millis()).unwrap_or(i64::MAX);
+            write.reply(stands(revision, age));
+            return self.go_on(now, write);
+        }
+        watch.waiters.push(write);
+        if is_new {
+            let body = gateway::watch(&Keys::beginning(&below(&lock)), None);
+            self.post(now, For::Watch(lock), gateway::WATCH, body);
+        }
+    }
+
+    /// More came of the watch of a lock, a line for each message.
+    pub(super) fn heard(&mut self, now: Time, number: u64, lock: &Arc<str>) {
+        while let Some(open) = self.posts.get_mut(number) {
+            let Some(end) = open.body.iter().position(|byte| *byte == b'\n') else { return };
+            let line: Vec<u8> = open.body.drain(..=end).collect();
+            let failure = match gateway::heard(&line) {
+                Some(Heard::Stands(revision)) => {
+                    open.by = None;
+                    self.stands(now, lock, revision);
+                    continue;
+                }
+                Some(Heard::Deleted(deleted)) => {
+                    let gone = deleted.iter().map(|kv| News::Pushed(lock.clone(), transactions::gone(kv)));
+                    self.news.extend(gone);
+                    continue;
+                }
+                Some(Heard::Ended(why)) => Failure::Refused(refusal(&why)),
+                None => gateway::failure(200, &line),
+            };
+            let Some(open) = self.posts.end(number) else { return };
+            self.actions.push_back(Action::Drop(number));
+            self.failed(now, open, failure);
+        }
+    }
+
+    fn stands(&mut self, now: Time, lock: &Arc<str>, revision: i64) {
+        let Some(watch) = self.watches.get_mut(lock) else { return };
+        watch.stands = Some((revision, now));
+        for mut write in std::mem::take(&mut watch.waiters) {
+            write.reply(stands(revision, 0));
+            self.go_on(now, write);
+        }
+    }
+
+    /// Nothing is told any more, and something may have been missed. Whoever waits for it asks `again` where that was
+    /// for its token alone.
+    pub(super) fn watch_ended(&mut self, now: Time, lock: &Arc<str>, failure: Failure, again: bool) {
+        let Some(watch) = self.watches.remove(lock) else { return };
+        if watch.stands.is_some() {
+            self.news.push_back(News::Pushed(lock.clone(), StoreEvent::Changed { path: lock.clone() }));
+        }
+        for write in watch.waiters {
+            match again {
+                true => self.waiting.push_back(write),
+                false => self.conclude(now, write, failure.clone()),
+            }
+        }
+    }
+
+    /// Ends what nobody wanted for long.
+    pub(super) fn forget_unwanted(&mut self, now: Time) {
+        let unwanted =
+            self.watches.extract_if(|_, watch| watch.wanted.after(WANTED) <= now && watch.waiters.is_empty());
+        let locks: Vec<_> = unwanted.map(|(lock, _)| lock).collect();
+        self.posts.drop_all(&mut self.actions, |what| matches!(what, For::Watch(lock) if locks.contains(lock)));
+    }
+}
+
+fn stands(revision: i64, age: i64) -> Reply {
+    Reply::List([revision, age].map(Reply::Int).into())
+}
+
+/// Why there is no such watch.
+fn refusal(why: &str) -> Reply {
+    match why {
+        why if why.contains("permission denied") => {
+            Reply::Error { code: "PermissionDenied".into(), message: why.into() }
+        }
+        why => unavailable(why),
+    }
+}

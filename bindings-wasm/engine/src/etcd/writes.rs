@@ -1,0 +1,172 @@
+//! What was asked and is not answered yet: the requests of a write are posted one after the other.
+
+use std::sync::Arc;
+
+use lockwright_machines::protocol::{Reply, Request, Requests};
+use lockwright_machines::stores::etcd::failure::Failure;
+use lockwright_machines::stores::etcd::gateway;
+use lockwright_machines::stores::etcd::lease::Lease;
+use lockwright_machines::stores::etcd::transactions::{self, Under};
+use lockwright_machines::stores::etcd::wire::Response;
+use lockwright_machines::time::Time;
+
+use super::Etcd;
+use super::posts::For;
+use crate::store::{Answered, Done, Job, News};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Write {
+    job: Job,
+    requests: Requests,
+    replies: Vec<Reply>,
+    /// When the first of them went on its way.
+    sent: Option<Time>,
+    /// The client's lease was renewed for what is asked now.
+    is_renewed: bool,
+    /// For how many seconds the lease that is asked about lasts yet.
+    lives: Option<i64>,
+}
+
+impl Write {
+    pub(super) fn new(job: Job, requests: Requests) -> Self {
+        Write { job, requests, replies: Vec::new(), sent: None, is_renewed: false, lives: None }
+    }
+
+    /// What is to be asked now.
+    fn request(&self) -> Option<&Request> {
+        self.requests.get(self.replies.len())
+    }
+
+    /// The lock that it is about.
+    pub(super) fn key(&self) -> Option<Arc<str>> {
+        self.request().map(|request| request.key.clone())
+    }
+
+    pub(super) fn reply(&mut self, reply: Reply) {
+        self.replies.push(reply);
+        (self.is_renewed, self.lives) = (false, None);
+    }
+}
+
+impl Etcd {
+    /// Posts the next of its requests, or has it wait for what that needs.
+    pub(super) fn go_on(&mut self, now: Time, mut write: Write) {
+        write.sent.get_or_insert(now);
+        let Some(request) = write.request() else { return self.done(now, write) };
+        match request.call.name {
+            "watch" => self.watch(now, write),
+            "lives" if write.lives.is_none() => match transactions::int(request, 0) {
+                Ok(id) => self.post_for(now, write, 0, gateway::TIME_TO_LIVE, gateway::of_lease(id)),
+                Err(error) => self.conclude(now, write, Failure::NotSent(error)),
+            },
+            _ => self.transact(now, write),
+        }
+    }
+
+    fn transact(&mut self, now: Time, mut write: Write) {
+        let Some(request) = write.request() else { return };
+        let (name, under) = (request.call.name, Under::of(request));
+        let lease = if under == Under::Nothing { None } else { self.leases.current() };
+        if under == Under::Lease && lease.is_none() {
+            self.waiting.push_back(write);
+            return self.ask_for_lease(now);
+        }
+        if name == "exists" && !write.is_renewed {
+            write.is_renewed = true;
+            return self.renew(now, write);
+        }
+        let prefix = &*self.config.settings.options.prefix;
+        let asked = match (name, transactions::int(request, 0)) {
+            ("lives", Ok(id)) => Ok(transactions::card_of(prefix, id)),
+            _ => transactions::ask(request, lease.as_deref(), prefix),
+        };
+        match asked {
+            Ok(asked) => {
+                let fence = lease.as_deref().map_or(0, Lease::fence);
+                self.post_for(now, write, fence, gateway::TRANSACTION, gateway::transaction(&asked));
+            }
+            Err(error) => self.conclude(now, write, Failure::NotSent(error)),
+        }
+    }
+
+    fn post_for(&mut self, now: Time, write: Write, fence: i64, path: &'static str, body: String) {
+        self.last_write += 1;
+        self.writes.insert(self.last_write, write);
+        self.post(now, For::Write(self.last_write, fence), path, body);
+    }
+
+    /// The answer to what a write asked; none where that is no answer.
+    pub(super) fn answers(&mut self, now: Time, number: u64, fence: i64, body: &[u8]) -> Option<()> {
+        let request = self.writes.get(&number)?.request()?;
+        let (name, lives) = (request.call.name, self.writes.get(&number)?.lives);
+        match (name, lives) {
+            ("lives", None) => {
+                let seconds = gateway::lives(body)?;
+                let mut write = self.writes.remove(&number)?;
+                match seconds {
+                    ..0 => write.reply(Reply::Nil),
+                    _ => write.lives = Some(seconds),
+                }
+                self.go_on(now, write);
+            }
+            ("lives", Some(seconds)) => {
+                let card = gateway::response(body)?;
+                self.replied(now, number, transactions::lives(seconds, &card));
+            }
+            _ => {
+                let response = gateway::response(body)?;
+                let reply = self.read(number, &response, fence)?;
+                self.replied(now, number, reply);
+            }
+        }
+        Some(())
+    }
+
+    fn read(&self, number: u64, response: &Response, fence: i64) -> Option<Reply> {
+        let request = self.writes.get(&number)?.request()?;
+        Some(transactions::answer(request, response, self.leases.current().as_deref(), fence))
+    }
+
+    fn replied(&mut self, now: Time, number: u64, reply: Reply) {
+        let Some(mut write) = self.writes.remove(&number) else { return };
+        write.reply(reply);
+        self.go_on(now, write);
+    }
+
+    /// What a write asked has no answer, or is refused; it is asked `again` where that was for its token alone.
+    pub(super) fn write_failed(&mut self, now: Time, number: u64, failure: Failure, again: bool) {
+        let Some(write) = self.writes.remove(&number) else { return };
+        if again {
+            return self.waiting.push_back(write);
+        }
+        let is_bound = write.request().is_some_and(|request| Under::of(request) != Under::Nothing);
+        if let Some(lease) = self.leases.current().filter(|_| is_bound && failure.is_of_the_lease()) {
+            self.over(&lease);
+        }
+        self.conclude(now, write, failure);
+    }
+
+    /// A write fails so, unless that is an answer.
+    pub(super) fn conclude(&mut self, now: Time, mut write: Write, failure: Failure) {
+        let Some(request) = write.request() else { return self.done(now, write) };
+        let answered = match failure.concludes(request, write.replies.len()) {
+            Ok(reply) => {
+                write.reply(reply);
+                return self.go_on(now, write);
+            }
+            Err((error, true)) => Answered::NotSent(error.on_store(self.config.settings.address.clone())),
+            // The undo moves the fence, however late this is executed.
+            Err((error, false)) => {
+                let error = error.on_store(self.config.settings.address.clone());
+                Answered::Unknown { error, void_after: now }
+            }
+        };
+        self.news.push_back(News::Done(Done { job: write.job, sent: write.sent.unwrap_or(now), answered }));
+    }
+
+    fn done(&mut self, now: Time, write: Write) {
+        let Write { job, replies, sent, .. } = write;
+        self.news.push_back(News::Done(Done { job, sent: sent.unwrap_or(now), answered: Answered::Replies(replies) }));
+    }
+}

@@ -1,0 +1,234 @@
+//! The engine on a real etcd by its gateway: `conformance/services/etcd.sh start`, and `LOCKWRIGHT_TEST_ETCD`.
+
+mod http;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use http::{Host, member, now};
+use lockwright_machines::error::Kind;
+use lockwright_machines::layout_choice::Of;
+use lockwright_machines::lease::ReleaseOutcome;
+use lockwright_wasm_engine::Outcome;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// `etcdctl lock` that holds it until it is told to end, or waits.
+struct Etcdctl(Child);
+
+impl Etcdctl {
+    fn lock(name: &str) -> Self {
+        let mut asked = etcdctl(&["lock", name]);
+        let child = asked.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        Etcdctl(child.expect("etcdctl is part of the package etcd-client"))
+    }
+}
+
+impl Drop for Etcdctl {
+    fn drop(&mut self) {
+        // It is told to give the lock back; its lease would last for 10 s.
+        let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
+        let _ = self.0.wait();
+    }
+}
+
+fn etcdctl(arguments: &[&str]) -> Command {
+    let mut command = Command::new("etcdctl");
+    command.env("ETCDCTL_API", "3").args(["--endpoints", &member()]).args(arguments);
+    command
+}
+
+fn keys_of(name: &str) -> String {
+    String::from_utf8(etcdctl(&["get", "--prefix", "--keys-only", name]).output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn one_holds_the_lock_and_the_next_is_told_at_once() {
+    let prefix = http::prefix("next");
+    let (mut one, mut two) = (Host::new(&prefix), Host::new(&prefix));
+    let mut held = one.acquire("x", None).unwrap();
+    assert!(held.token().n > 0 && held.remaining(now()) > 25 * SECOND);
+    assert!(matches!(two.outcome("x", Some(Duration::ZERO)), Ok(Outcome::Taken)));
+    assert_eq!(two.outcome("x", Some(SECOND / 10)).unwrap_err().kind(), Kind::Timeout);
+    let waits = std::thread::spawn({
+        let prefix = prefix.clone();
+        move || {
+            let mut three = Host::new(&prefix);
+            let token = three.acquire("x", None).unwrap().token();
+            let had = now();
+            three.close();
+            (token, had)
+        }
+    });
+    while one.inspect("x").waiters == 0 {
+        std::thread::sleep(SECOND / 50);
+    }
+    // Its watch is old enough for it not to look by itself.
+    std::thread::sleep(SECOND);
+    let (token, released) = (held.token(), now());
+    assert_eq!(one.release(&mut held), ReleaseOutcome::Released);
+    let (next, had) = waits.join().unwrap();
+    assert!(next > token && had.since(released) < 5 * SECOND, "it is told, and does not look by itself after 30 s");
+    two.close();
+    one.close();
+    assert_eq!(keys_of(&prefix), "", "nothing is left");
+}
+
+#[test]
+fn etcdctl_and_the_engine_exclude_one_another() {
+    let prefix = http::prefix("foreign");
+    let mut one = Host::new(&prefix);
+    let name = format!("{prefix}x");
+    let theirs = Etcdctl::lock(&name);
+    while keys_of(&format!("{name}/")).is_empty() {
+        std::thread::sleep(SECOND / 50);
+    }
+    assert!(matches!(one.outcome("x", Some(Duration::ZERO)), Ok(Outcome::Taken)));
+    let ends = std::thread::spawn(move || {
+        std::thread::sleep(SECOND / 2);
+        drop(theirs);
+    });
+    let began = now();
+    let mut ours = one.acquire("x", None).unwrap();
+    assert!(now().since(began) < 5 * SECOND, "it was given back, and did not expire");
+    ends.join().unwrap();
+    let mut waits = Etcdctl::lock(&name);
+    std::thread::sleep(SECOND);
+    assert_eq!(one.inspect("x").waiters, 1);
+    assert!(waits.0.try_wait().unwrap().is_none());
+    assert_eq!(one.release(&mut ours), ReleaseOutcome::Released);
+    while one.inspect("x").waiters > 0 {
+        std::thread::sleep(SECOND / 50);
+    }
+    assert!(matches!(one.outcome("x", Some(Duration::ZERO)), Ok(Outcome::Taken)));
+    one.close();
+}
+
+#[test]
+fn whoever_goes_on_without_a_word_is_waited_for_until_its_lease_ends() {
+    let prefix = http::prefix("expiry");
+    let address = format!("etcd://{}?prefix={prefix}&ttl=2s", member());
+    let (mut gone, mut next) = (Host::at(&address), Host::at(&address));
+    let held = gone.acquire("x", None).unwrap();
+    let began = now();
+    // Nobody looks at it, so nothing is renewed.
+    let after = next.acquire("x", None).unwrap();
+    assert!(now().since(began) > SECOND, "it was held");
+    assert_eq!(held.remaining(now()), Duration::ZERO);
+    assert!(after.token() > held.token());
+    next.until_time(now().after(3 * SECOND));
+    assert!(after.remaining(now()) > SECOND, "what is looked at is kept alive");
+    next.renew(&after, 2 * SECOND).unwrap();
+    assert_eq!(next.renew(&after, 3 * SECOND).unwrap_err().kind(), Kind::Unsupported);
+    // It learns that its lease is over, and has another one.
+    assert_eq!(gone.renew(&held, 2 * SECOND).unwrap_err().kind(), Kind::Lost);
+    assert!(matches!(gone.outcome("x", Some(Duration::ZERO)), Ok(Outcome::Taken)));
+    assert!(gone.acquire("y", Some(Duration::ZERO)).unwrap().remaining(now()) > SECOND);
+    gone.close();
+    next.close();
+    assert_eq!(keys_of(&prefix), "", "nothing is left");
+}
+
+/// Somebody else at the address, who says this to whatever is asked.
+fn somebody_who_says(said: &'static str) -> u16 {
+    let listening = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listening.local_addr().unwrap().port();
+    let answer = move |mut asked: TcpStream| {
+        let _ = asked.read(&mut [0; 4096]);
+        let _ = asked.write_all(said.as_bytes());
+    };
+    std::thread::spawn(move || listening.incoming().flatten().for_each(answer));
+    port
+}
+
+#[test]
+fn what_is_wrong_with_the_server_is_told() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let redis = somebody_who_says("-ERR unknown command 'POST'\r\n");
+    let site = somebody_who_says("HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\nnot found");
+    for (port, kind, part) in [
+        (nobody, Kind::Unavailable, "nothing listens there"),
+        (redis, Kind::Protocol, "speaks no HTTP"),
+        (site, Kind::Protocol, "no etcd with a JSON gateway"),
+    ] {
+        let address = format!("etcd://127.0.0.1:{port}?store_timeout=300ms");
+        let error = Host::at(&address).outcome("x", Some(Duration::ZERO)).unwrap_err();
+        assert!(error.kind() == kind && error.to_string().contains(part), "{error}");
+        assert!(error.to_string().contains(&format!("lock \"x\" on etcd://127.0.0.1:{port}")), "{error}");
+    }
+    // The next of its members is asked.
+    let address = format!("etcd://127.0.0.1:{nobody},{}?prefix={}", member(), http::prefix("members"));
+    let mut host = Host::at(&address);
+    assert!(host.acquire("x", None).is_ok());
+    host.close();
+}
+
+#[test]
+fn a_user_has_a_token_that_is_asked_for_again_when_it_has_ended() {
+    let mut host = Host::at("etcd://me:secret@h");
+    let lock = host.engine.lock("x", host.engine.lock_options()).unwrap();
+    host.engine.acquire(now(), &lock, None).unwrap();
+    let login = host.posted();
+    assert_eq!((login.path, &*login.body), ("/v3/auth/authenticate", r#"{"name":"me","password":"secret"}"#));
+    host.answer(&login, 200, r#"{"header":{"revision":"1"},"token":"first"}"#);
+    let grant = host.posted();
+    assert_eq!(
+        (grant.path, grant.token.as_deref(), &*grant.body),
+        ("/v3/lease/grant", Some("first"), r#"{"TTL":"30"}"#)
+    );
+    host.answer(&grant, 200, r#"{"header":{"revision":"1"},"ID":"31","TTL":"30"}"#);
+    let fence = host.posted();
+    let ended = r#"{"code":16,"message":"etcdserver: invalid auth token"}"#;
+    host.answer(&fence, 401, ended);
+    let login = host.posted();
+    assert_eq!(login.path, "/v3/auth/authenticate");
+    host.answer(&login, 200, r#"{"header":{"revision":"1"},"token":"second"}"#);
+    let grant = host.posted();
+    assert_eq!((grant.path, grant.token.as_deref()), ("/v3/lease/grant", Some("second")));
+    // One that never was of any use is not asked for again: the acquisition fails, and is undone.
+    host.answer(&grant, 401, ended);
+    let undo = host.posted();
+    assert_eq!((undo.path, undo.token.as_deref()), ("/v3/kv/txn", Some("second")));
+    assert!(host.engine.next_action().is_none());
+}
+
+#[test]
+fn what_several_share_and_what_is_waited_for() {
+    let prefix = http::prefix("shared");
+    let (mut one, mut two) = (Host::new(&prefix), Host::new(&prefix));
+    let takes =
+        |host: &mut Host, of, name| matches!(host.outcome_of(of, name, Some(Duration::ZERO)), Ok(Outcome::Granted(_)));
+    assert!(takes(&mut one, Of::Read, "x") && takes(&mut two, Of::Read, "x") && !takes(&mut two, Of::Write, "x"));
+    let permit = Of::Permits { take: 1, permits: 2 };
+    assert_eq!([(); 3].map(|()| takes(&mut one, permit, "s")), [true, true, false]);
+    let pass = |host: &mut Host| {
+        let barrier = host.engine.barrier("b", 2, 10 * SECOND).unwrap();
+        let asked = host.engine.acquire(now(), barrier.gate(), None).unwrap();
+        host.until(|engine| engine.is_settled(asked.ticket));
+        host.engine.passed(now(), asked).unwrap().unwrap().index
+    };
+    let other = std::thread::spawn({
+        let prefix = prefix.clone();
+        move || {
+            let mut three = Host::new(&prefix);
+            let index = pass(&mut three);
+            three.close();
+            index
+        }
+    });
+    let mut indexes = [pass(&mut one), other.join().unwrap()];
+    indexes.sort_unstable();
+    assert_eq!(indexes, [0, 1]);
+    // What is not to be had is refused by name.
+    let latch = one.engine.latch("l", 1, 60 * SECOND).unwrap_err();
+    assert!(latch.kind() == Kind::Unsupported && latch.to_string().contains("latch"), "{latch}");
+    let mut held = two.acquire("y", None).unwrap();
+    let export = two.engine.export(now(), &held, 5 * SECOND).unwrap();
+    two.until(|engine| engine.is_settled(export));
+    assert_eq!(two.engine.exported(&mut held, export).unwrap_err().kind(), Kind::Unsupported);
+    assert!(held.remaining(now()) > 25 * SECOND, "it is held as before");
+    one.close();
+    two.close();
+}
