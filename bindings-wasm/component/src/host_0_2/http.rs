@@ -1,0 +1,230 @@
+//! Requests of HTTP that the engine posts, by the host's `wasi:http`.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use lockwright_machines::address::invalid;
+use lockwright_machines::error::Result;
+use lockwright_machines::reach::unknown_host;
+use lockwright_machines::stores::etcd::gateway::REQUIRES_LEADER;
+use lockwright_machines::time::Time;
+use lockwright_wasm_engine::etcd::{Action, Config, Etcd, Post};
+use wasip2::http::outgoing_handler::handle;
+use wasip2::http::types::{
+    ErrorCode, Fields, FutureIncomingResponse, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest,
+    RequestOptions, Scheme, http_error_code,
+};
+use wasip2::io::poll::Pollable;
+use wasip2::io::streams::{InputStream, OutputStream, StreamError};
+
+use super::{now, random};
+use crate::bindings::api;
+
+/// The engine of a client whose server is reached by HTTP.
+pub(crate) type Engine = lockwright_wasm_engine::Engine<Etcd>;
+
+/// How much is read at a time.
+const ROOM: u64 = 8 << 10;
+
+/// A client of the cluster at `address`, and its requests.
+///
+/// # Errors
+/// `invalid_config` for what is wrong, and for certificates, since TLS is the host's; `unsupported` for what is not to
+/// be had.
+pub(crate) fn open(address: &str, certificates: api::Certificates) -> Result<(Engine, Network)> {
+    let api::Certificates { ca, cert, key } = certificates;
+    if ca.is_some() || cert.is_some() || key.is_some() {
+        return Err(invalid("certificates cannot be given here: TLS is the host's, which knows whom it trusts"));
+    }
+    Ok((Engine::new(Etcd::new(Config::read(address, "wasm")?), random()), Network::default()))
+}
+
+/// One request, from when it is posted to the end of its answer. A stream goes before what it is of.
+enum Exchange {
+    Asked(FutureIncomingResponse),
+    Answered { input: InputStream, _body: IncomingBody, response: IncomingResponse },
+}
+
+/// How far it came.
+enum Step {
+    Nothing,
+    Answered(IncomingResponse),
+    Came(u16, Vec<u8>),
+    Over,
+}
+
+impl Exchange {
+    fn step(&self) -> io::Result<Step> {
+        match self {
+            Exchange::Asked(future) => match future.get() {
+                None => Ok(Step::Nothing),
+                Some(Ok(Ok(response))) => Ok(Step::Answered(response)),
+                Some(Ok(Err(error))) => Err(told(error)),
+                Some(Err(())) => Err(io::ErrorKind::UnexpectedEof.into()),
+            },
+            Exchange::Answered { input, response, .. } => match input.read(ROOM) {
+                Ok(bytes) if bytes.is_empty() => Ok(Step::Nothing),
+                Ok(bytes) => Ok(Step::Came(response.status(), bytes)),
+                Err(StreamError::Closed) => Ok(Step::Over),
+                Err(StreamError::LastOperationFailed(error)) => {
+                    let other = || io::Error::new(io::ErrorKind::ConnectionReset, error.to_debug_string());
+                    Err(http_error_code(&error).map_or_else(other, told))
+                }
+            },
+        }
+    }
+
+    fn pollable(&self) -> Pollable {
+        match self {
+            Exchange::Asked(future) => future.subscribe(),
+            Exchange::Answered { input, .. } => input.subscribe(),
+        }
+    }
+}
+
+/// The requests of a client that have not ended, by their numbers.
+#[derive(Default)]
+pub(crate) struct Network {
+    exchanges: BTreeMap<u64, Exchange>,
+}
+
+impl Network {
+    /// Hears what came while no code ran, and what time it is.
+    pub(crate) fn hear(&mut self, engine: &mut Engine) -> Time {
+        let at = now();
+        engine.look(at);
+        self.work(engine);
+        at
+    }
+
+    /// Does all that can be done at once.
+    pub(super) fn work(&mut self, engine: &mut Engine) {
+        loop {
+            let mut more = false;
+            while let Some(action) = engine.next_action() {
+                self.perform(engine, action);
+                more = true;
+            }
+            let numbers: Vec<u64> = self.exchanges.keys().copied().collect();
+            for number in numbers {
+                more |= self.go_on(engine, number);
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
+    fn perform(&mut self, engine: &mut Engine, action: Action) {
+        match action {
+            Action::Post(post) => {
+                let number = post.number;
+                match begin(engine.store(), post) {
+                    Ok(future) => {
+                        self.exchanges.insert(number, Exchange::Asked(future));
+                    }
+                    Err(error) => engine.ended(number, now(), Err(error)),
+                }
+            }
+            Action::Drop(number) => {
+                self.exchanges.remove(&number);
+            }
+        }
+    }
+
+    /// Takes one exchange a step further; whether it could.
+    fn go_on(&mut self, engine: &mut Engine, number: u64) -> bool {
+        let Some(exchange) = self.exchanges.get(&number) else { return false };
+        match exchange.step() {
+            Ok(Step::Nothing) => return false,
+            Ok(Step::Came(status, bytes)) => engine.came(number, now(), status, &bytes),
+            Ok(Step::Answered(response)) => match body_of(&response) {
+                Some((input, body)) => {
+                    engine.came(number, now(), response.status(), &[]);
+                    self.exchanges.insert(number, Exchange::Answered { input, _body: body, response });
+                }
+                None => self.end(engine, number, Err(io::ErrorKind::UnexpectedEof.into())),
+            },
+            Ok(Step::Over) => self.end(engine, number, Ok(())),
+            Err(error) => self.end(engine, number, Err(error)),
+        }
+        true
+    }
+
+    fn end(&mut self, engine: &mut Engine, number: u64, ended: io::Result<()>) {
+        self.exchanges.remove(&number);
+        engine.ended(number, now(), ended);
+    }
+
+    /// What has to happen for something to be done.
+    pub(super) fn pollables(&self) -> Vec<Pollable> {
+        self.exchanges.values().map(Exchange::pollable).collect()
+    }
+}
+
+fn body_of(response: &IncomingResponse) -> Option<(InputStream, IncomingBody)> {
+    let body = response.consume().ok()?;
+    Some((body.stream().ok()?, body))
+}
+
+/// Sends a request.
+fn begin(etcd: &Etcd, post: Post) -> io::Result<FutureIncomingResponse> {
+    let refused = |()| io::Error::new(io::ErrorKind::InvalidInput, "the host takes no such request");
+    let token = post.token.iter().map(|token| ("authorization", &**token));
+    let headers = [("content-type", "application/json"), REQUIRES_LEADER].into_iter().chain(token);
+    let headers: Vec<_> = headers.map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec())).collect();
+    let headers = Fields::from_list(&headers).map_err(|_| refused(()))?;
+    let request = OutgoingRequest::new(headers);
+    request.set_method(&Method::Post).map_err(refused)?;
+    request.set_scheme(Some(if etcd.config().is_secure { &Scheme::Https } else { &Scheme::Http })).map_err(refused)?;
+    request.set_authority(Some(&post.member)).map_err(refused)?;
+    request.set_path_with_query(Some(post.path)).map_err(refused)?;
+    let body = request.body().map_err(refused)?;
+    let options = RequestOptions::new();
+    // Where the host has no such limit of its own, the engine's is the only one.
+    let _ = options.set_connect_timeout(Some(u64::try_from(etcd.connect_timeout().as_nanos()).unwrap_or(u64::MAX)));
+    let future = handle(request, Some(options)).map_err(told)?;
+    write(body, post.body.as_bytes());
+    Ok(future)
+}
+
+/// Sends the body of a request; whether that can be done is told by its answer.
+fn write(body: OutgoingBody, bytes: &[u8]) {
+    if let Ok(output) = body.write() {
+        let _ = write_all(&output, bytes);
+    }
+    let _ = OutgoingBody::finish(body, None);
+}
+
+fn write_all(output: &OutputStream, mut bytes: &[u8]) -> std::result::Result<(), StreamError> {
+    while !bytes.is_empty() {
+        let room = usize::try_from(output.check_write()?).unwrap_or(usize::MAX);
+        let (part, rest) = bytes.split_at(room.min(bytes.len()));
+        if part.is_empty() {
+            output.subscribe().block();
+        } else {
+            output.write(part)?;
+        }
+        bytes = rest;
+    }
+    output.flush()
+}
+
+/// What the host says, as a system would.
+fn told(error: ErrorCode) -> io::Error {
+    let kind = match error {
+        ErrorCode::DnsTimeout | ErrorCode::DnsError(_) | ErrorCode::DestinationNotFound => {
+            return unknown_host(io::Error::other(error.to_string()));
+        }
+        ErrorCode::DestinationUnavailable | ErrorCode::DestinationIpUnroutable => io::ErrorKind::HostUnreachable,
+        ErrorCode::DestinationIpProhibited | ErrorCode::HttpRequestDenied => io::ErrorKind::PermissionDenied,
+        ErrorCode::ConnectionRefused => io::ErrorKind::ConnectionRefused,
+        ErrorCode::ConnectionTimeout => io::ErrorKind::TimedOut,
+        ErrorCode::TlsProtocolError | ErrorCode::TlsCertificateError | ErrorCode::TlsAlertReceived(_) => {
+            io::ErrorKind::InvalidInput
+        }
+        ErrorCode::HttpProtocolError => io::ErrorKind::InvalidData,
+        _ => io::ErrorKind::ConnectionReset,
+    };
+    io::Error::new(kind, error.to_string())
+}
