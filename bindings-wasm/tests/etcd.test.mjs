@@ -17,6 +17,7 @@ import { serve, stopAll, Watched } from './edge_host.mjs'
 const run = promisify(execFile)
 const TOOLS = fileURLToPath(new URL('tools/node_modules/', import.meta.url))
 const PROGRAM = fileURLToPath(new URL('etcd_program.mjs', import.meta.url))
+const COMPONENT = process.env.LOCKWRIGHT_TEST_COMPONENT_ETCD
 const SERVER = process.env.LOCKWRIGHT_TEST_ETCD
 const PREFIX = `jco-${process.pid}/`
 const ADDRESS = `${SERVER}?prefix=${PREFIX}`
@@ -45,8 +46,7 @@ before(async () => {
   // Where it finds the shim of WASI.
   made = mkdtempSync(join(TOOLS, '.jco-'))
   writeFileSync(join(made, 'package.json'), '{ "type": "module" }')
-  const component = process.env.LOCKWRIGHT_TEST_COMPONENT_ETCD
-  await run(join(TOOLS, '.bin/jco'), ['transpile', component, '-o', made, '--name', 'lockwright', '--quiet'])
+  await run(join(TOOLS, '.bin/jco'), ['transpile', COMPONENT, '-o', made, '--name', 'lockwright', '--quiet'])
   native = await connect(ADDRESS)
 })
 
@@ -54,6 +54,11 @@ after(async () => {
   await native?.close()
   await stopAll()
   rmSync(made, { recursive: true, force: true })
+})
+
+test('a host needs no sockets for it', () => {
+  const module = readFileSync(COMPONENT)
+  assert.deepEqual(['wasi:http/outgoing-handler', 'wasi:sockets/'].map(name => module.includes(name)), [true, false])
 })
 
 test('two programs with the component and native tasks share one lock, exactly', async () => {

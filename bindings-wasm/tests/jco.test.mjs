@@ -1,7 +1,7 @@
 // The component on Node, by jco, on a real Redis, beside the native Node package.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
@@ -29,6 +29,11 @@ before(async () => {
 after(async () => {
   await native?.close()
   rmSync(made, { recursive: true, force: true })
+})
+
+test('a host needs no HTTP for it', () => {
+  const module = readFileSync(process.env.LOCKWRIGHT_TEST_COMPONENT)
+  assert.deepEqual(['wasi:sockets/tcp', 'wasi:http/'].map(name => module.includes(name)), [true, false])
 })
 
 test('two programs with the component and native tasks share one lock, exactly', async () => {
