@@ -153,7 +153,7 @@ impl Etcd {
             For::Grant => gateway::granted(body).map(|granted| self.granted(now, granted, open.sent)),
             For::Fence(lease, sent) => gateway::response(body).map(|response| self.fenced(lease, &response, *sent)),
             For::Beat(lease) => gateway::alive(body).map(|seconds| self.beaten(lease, seconds, open.sent)),
-            For::Write(number, fence) => self.answers(now, *number, *fence, body),
+            For::Write(number, terms) => self.answers(now, *number, terms, body),
             For::Revoke => Some(()),
             // A stream that stands does not end by itself.
             For::Watch(_) => None,
@@ -205,7 +205,7 @@ impl Etcd {
             // Nothing that concerns a lock was sent.
             For::Login | For::Grant | For::Fence(..) => self.none_goes_on(now, &failure.harmless()),
             For::Beat(_) => self.leases.missed_beat(now),
-            For::Write(number, _) => self.write_failed(now, number, failure, again),
+            For::Write(number, terms) => self.write_failed(now, number, &terms, failure, again),
             For::Watch(lock) => self.watch_ended(now, &lock, failure, again),
             For::Revoke => {}
         }

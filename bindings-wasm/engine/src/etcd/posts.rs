@@ -41,12 +41,21 @@ pub(super) enum For {
     Fence(Arc<Lease>, Time),
     /// A sign of life of it.
     Beat(Arc<Lease>),
-    /// What became of this write's request, when the fence was known to be there.
-    Write(u64, i64),
+    /// What became of the request of this write.
+    Write(u64, Terms),
     /// What is deleted below this lock.
     Watch(Arc<str>),
     /// That a lease is given back.
     Revoke,
+}
+
+/// What a request was asked under.
+#[derive(Debug, Default)]
+pub(super) struct Terms {
+    /// The client's lease then, where it needs one: another one may be there when it is answered.
+    pub(super) lease: Option<Arc<Lease>>,
+    /// Where its fence was known to be.
+    pub(super) fence: i64,
 }
 
 /// A post that has not ended.

@@ -7,11 +7,10 @@ use lockwright_machines::stores::etcd::failure::Failure;
 use lockwright_machines::stores::etcd::gateway;
 use lockwright_machines::stores::etcd::lease::Lease;
 use lockwright_machines::stores::etcd::transactions::{self, Under};
-use lockwright_machines::stores::etcd::wire::Response;
 use lockwright_machines::time::Time;
 
 use super::Etcd;
-use super::posts::For;
+use super::posts::{For, Terms};
 use crate::store::{Answered, Done, Job, News};
 
 /// See the [module](self).
@@ -57,7 +56,7 @@ impl Etcd {
         match request.call.name {
             "watch" => self.watch(now, write),
             "lives" if write.lives.is_none() => match transactions::int(request, 0) {
-                Ok(id) => self.post_for(now, write, 0, gateway::TIME_TO_LIVE, gateway::of_lease(id)),
+                Ok(id) => self.post_for(now, write, Terms::default(), gateway::TIME_TO_LIVE, gateway::of_lease(id)),
                 Err(error) => self.conclude(now, write, Failure::NotSent(error)),
             },
             _ => self.transact(now, write),
@@ -83,23 +82,24 @@ impl Etcd {
         };
         match asked {
             Ok(asked) => {
-                let fence = lease.as_deref().map_or(0, Lease::fence);
-                self.post_for(now, write, fence, gateway::TRANSACTION, gateway::transaction(&asked));
+                let terms = Terms { fence: lease.as_deref().map_or(0, Lease::fence), lease };
+                self.post_for(now, write, terms, gateway::TRANSACTION, gateway::transaction(&asked));
             }
             Err(error) => self.conclude(now, write, Failure::NotSent(error)),
         }
     }
 
-    fn post_for(&mut self, now: Time, write: Write, fence: i64, path: &'static str, body: String) {
+    fn post_for(&mut self, now: Time, write: Write, terms: Terms, path: &'static str, body: String) {
         self.last_write += 1;
         self.writes.insert(self.last_write, write);
-        self.post(now, For::Write(self.last_write, fence), path, body);
+        self.post(now, For::Write(self.last_write, terms), path, body);
     }
 
     /// The answer to what a write asked; none where that is no answer.
-    pub(super) fn answers(&mut self, now: Time, number: u64, fence: i64, body: &[u8]) -> Option<()> {
-        let request = self.writes.get(&number)?.request()?;
-        let (name, lives) = (request.call.name, self.writes.get(&number)?.lives);
+    pub(super) fn answers(&mut self, now: Time, number: u64, terms: &Terms, body: &[u8]) -> Option<()> {
+        let write = self.writes.get(&number)?;
+        let request = write.request()?;
+        let (name, lives) = (request.call.name, write.lives);
         match (name, lives) {
             ("lives", None) => {
                 let seconds = gateway::lives(body)?;
@@ -115,17 +115,12 @@ impl Etcd {
                 self.replied(now, number, transactions::lives(seconds, &card));
             }
             _ => {
-                let response = gateway::response(body)?;
-                let reply = self.read(number, &response, fence)?;
+                let Terms { lease, fence } = terms;
+                let reply = transactions::answer(request, &gateway::response(body)?, lease.as_deref(), *fence);
                 self.replied(now, number, reply);
             }
         }
         Some(())
-    }
-
-    fn read(&self, number: u64, response: &Response, fence: i64) -> Option<Reply> {
-        let request = self.writes.get(&number)?.request()?;
-        Some(transactions::answer(request, response, self.leases.current().as_deref(), fence))
     }
 
     fn replied(&mut self, now: Time, number: u64, reply: Reply) {
@@ -135,14 +130,13 @@ impl Etcd {
     }
 
     /// What a write asked has no answer, or is refused; it is asked `again` where that was for its token alone.
-    pub(super) fn write_failed(&mut self, now: Time, number: u64, failure: Failure, again: bool) {
+    pub(super) fn write_failed(&mut self, now: Time, number: u64, terms: &Terms, failure: Failure, again: bool) {
         let Some(write) = self.writes.remove(&number) else { return };
         if again {
             return self.waiting.push_back(write);
         }
-        let is_bound = write.request().is_some_and(|request| Under::of(request) != Under::Nothing);
-        if let Some(lease) = self.leases.current().filter(|_| is_bound && failure.is_of_the_lease()) {
-            self.over(&lease);
+        if let Some(lease) = terms.lease.as_deref().filter(|_| failure.is_of_the_lease()) {
+            self.over(lease);
         }
         self.conclude(now, write, failure);
     }
