@@ -11,6 +11,7 @@ use http::{Host, member, now};
 use lockwright_machines::error::Kind;
 use lockwright_machines::layout_choice::Of;
 use lockwright_machines::lease::ReleaseOutcome;
+use lockwright_machines::time::Time;
 use lockwright_wasm_engine::Outcome;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -231,4 +232,54 @@ fn what_several_share_and_what_is_waited_for() {
     assert!(held.remaining(now()) > 25 * SECOND, "it is held as before");
     one.close();
     two.close();
+}
+
+#[test]
+fn who_waits_is_told_who_goes_and_looks_after_its_watch_broke() {
+    let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+    let mut host = Host::at("etcd://h");
+    let lock = host.engine.lock("x", host.engine.lock_options()).unwrap();
+    let asked = host.engine.acquire(at(1000), &lock, None).unwrap();
+    let header = r#""header":{"revision":"7"}"#;
+    let grant = host.posted();
+    host.answer_at(at(1000), &grant, 200, &format!(r#"{{{header},"ID":"31","TTL":"30"}}"#));
+    let fence = host.posted();
+    let put = r#"{"response_put":{}}"#;
+    host.answer_at(at(1000), &fence, 200, &format!(r#"{{{header},"succeeded":true,"responses":[{put}]}}"#));
+    // Another one, x/2f, came first.
+    let queue = r#"{"response_range":{"kvs":[{"key":"eC8yZg==","create_revision":"5","lease":"47"}]}}"#;
+    let join = host.posted();
+    host.answer_at(
+        at(1000),
+        &join,
+        200,
+        &format!(r#"{{{header},"succeeded":true,"responses":[{put},{queue},{put}]}}"#),
+    );
+    let watch = host.posted();
+    assert_eq!((watch.path, host.engine.next_action().is_none()), ("/v3/watch", true));
+    let stands = format!("{{\"result\":{{{header},\"created\":true}}}}\n");
+    host.engine.came(watch.number, at(1000), 200, stands.as_bytes());
+    // A watch that is young may be late, so it looks once more; later it goes by what it is told.
+    host.engine.look(at(1200));
+    let look = host.posted();
+    let own = r#"{"response_range":{"kvs":[{"create_revision":"7","lease":"31"}]}}"#;
+    host.answer_at(at(1200), &look, 200, &format!(r#"{{{header},"succeeded":true,"responses":[{own},{queue}]}}"#));
+    host.engine.look(at(2000));
+    assert!(host.engine.next_action().is_none());
+    host.engine.ended(watch.number, at(2000), Ok(()));
+    host.engine.look(at(2049));
+    assert!(host.engine.next_action().is_none(), "it does not look at once, again and again");
+    host.engine.look(at(2050));
+    let look = host.posted();
+    host.answer_at(at(2050), &look, 200, &format!(r#"{{{header},"succeeded":true,"responses":[{own},{queue}]}}"#));
+    let watch = host.posted();
+    assert_eq!(watch.path, "/v3/watch");
+    host.engine.came(watch.number, at(2050), 200, stands.as_bytes());
+    // A message may come in parts.
+    let gone = r#"{"result":{"events":[{"type":"DELETE","kv":{"key":"eC8yZg==","mod_revision":"8"}}]}}"#;
+    let (begins, ends) = gone.split_at(40);
+    host.engine.came(watch.number, at(2051), 200, begins.as_bytes());
+    assert!(!host.engine.is_settled(asked.ticket));
+    host.engine.came(watch.number, at(2052), 200, format!("{ends}\n").as_bytes());
+    assert!(host.engine.is_settled(asked.ticket), "it has the lock without another question");
 }

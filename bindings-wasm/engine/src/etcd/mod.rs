@@ -52,6 +52,8 @@ pub struct Etcd {
     writes: HashMap<u64, Write>,
     last_write: u64,
     watches: HashMap<Arc<str>, Watch>,
+    /// The locks of which something may have been missed, and when that is told.
+    missed: VecDeque<(Time, Arc<str>)>,
     news: VecDeque<News>,
     actions: VecDeque<Action>,
 }
@@ -78,6 +80,7 @@ impl Etcd {
             writes: HashMap::new(),
             last_write: 0,
             watches: HashMap::new(),
+            missed: VecDeque::new(),
             news: VecDeque::new(),
             actions: VecDeque::new(),
         }
@@ -248,6 +251,7 @@ impl Store for Etcd {
             self.late(now, open);
         }
         self.beat_if_due(now);
+        self.tell_of_missed(now);
         self.forget_unwanted(now);
     }
 
@@ -265,7 +269,8 @@ impl Store for Etcd {
     }
 
     fn due(&self) -> Option<Time> {
-        self.posts.due().into_iter().chain(self.leases.due()).min()
+        let missed = self.missed.front().map(|(at, _)| *at);
+        [self.posts.due(), self.leases.due(), missed].into_iter().flatten().min()
     }
 
     fn is_quiet(&self) -> bool {

@@ -19,6 +19,9 @@ use crate::store::News;
 /// Whoever waits looks, and asks for its watch, every 30 s at the least.
 const WANTED: Duration = Duration::from_secs(65);
 
+/// How long after a watch that stood has ended whoever waits asks for another one.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Watch {
@@ -87,7 +90,7 @@ impl Etcd {
     pub(super) fn watch_ended(&mut self, now: Time, lock: &Arc<str>, failure: Failure, again: bool) {
         let Some(watch) = self.watches.remove(lock) else { return };
         if watch.stands.is_some() {
-            self.news.push_back(News::Pushed(lock.clone(), StoreEvent::Changed { path: lock.clone() }));
+            self.missed.push_back((now.after(PAUSE), lock.clone()));
         }
         for write in watch.waiters {
             match again {
@@ -95,6 +98,13 @@ impl Etcd {
                 false => self.conclude(now, write, failure.clone()),
             }
         }
+    }
+
+    pub(super) fn tell_of_missed(&mut self, now: Time) {
+        let is_due = |(at, _): &&(Time, Arc<str>)| *at <= now;
+        let due = self.missed.iter().take_while(is_due).count();
+        let told = self.missed.drain(..due);
+        self.news.extend(told.map(|(_, lock)| News::Pushed(lock.clone(), StoreEvent::Changed { path: lock })));
     }
 
     /// Ends what nobody wanted for long.

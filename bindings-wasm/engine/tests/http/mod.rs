@@ -99,8 +99,12 @@ impl Host {
 
     /// Answers it.
     pub(crate) fn answer(&mut self, post: &Post, status: u16, body: &str) {
-        self.engine.came(post.number, now(), status, body.as_bytes());
-        self.engine.ended(post.number, now(), Ok(()));
+        self.answer_at(now(), post, status, body);
+    }
+
+    pub(crate) fn answer_at(&mut self, at: Time, post: &Post, status: u16, body: &str) {
+        self.engine.came(post.number, at, status, body.as_bytes());
+        self.engine.ended(post.number, at, Ok(()));
     }
 
     fn perform(&mut self) {

@@ -214,8 +214,8 @@ pub fn failure(status: u16, body: &[u8]) -> Failure {
             let cause = io::Error::other(words.clone());
             Failure::told(code, &words, cause, |cause| Failure::Unknown(silent(lost, cause)))
         }
-        // So answers a proxy that does not reach the server.
-        None if matches!(status, 502..=504) => {
+        // So answers a proxy that does not reach the server, and so ends a server in the middle of it.
+        None if matches!(status, 502..=504) || (status == 200 && body.is_empty()) => {
             Failure::Unknown(silent(lost, io::Error::other(format!("HTTP {status}"))))
         }
         None => Failure::NotSent(no_gateway(status)),
@@ -383,6 +383,7 @@ mod tests {
         assert!(matches!(failure(503, leaderless.as_bytes()), Failure::NoLeader(_)));
         assert!(matches!(failure(503, br#"{"code":14,"message":"x"}"#), Failure::Unknown(_)));
         assert!(matches!(failure(502, b"<html>"), Failure::Unknown(_)));
+        assert!(matches!(failure(200, b""), Failure::Unknown(_)));
         let wrong = failure(404, b"404 page not found\n");
         assert!(matches!(&wrong, Failure::NotSent(error) if error.kind() == Kind::Protocol), "{wrong:?}");
     }
