@@ -4,11 +4,10 @@ use etcd_client::{
     Compare, CompareOp, GetOptions, GetResponse, LeaseLeasesResponse, LeaseTimeToLiveResponse, MemberListResponse,
     PutOptions, SortOrder, SortTarget, StatusResponse, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
+use lockwright_machines::protocol::Reply;
 use lockwright_machines::stores::etcd::wire::{
     self, Done, First, Get, Got, Is, KeyValue, Op, Response, Shown, Transaction,
 };
-
-use crate::protocol::Reply;
 
 /// A transaction as the library has it.
 pub(super) fn txn(transaction: &Transaction) -> Txn {
