@@ -4,6 +4,7 @@
 //! them.
 
 mod feed;
+mod gateway;
 mod kept;
 mod replies;
 mod uri;
@@ -15,6 +16,7 @@ pub(crate) use replies::chosen;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(crate) use replies::is_understood_or_refused;
 
+pub use gateway::etcd_answer;
 pub use kept::kept_text;
 pub use replies::{layout_reply, zookeeper_reply};
 pub use uri::uri;
@@ -65,7 +67,8 @@ type Target = fn(&[u8]);
     feature = "mysql",
     feature = "zookeeper"
 ))]
-const TARGETS: [(&str, Target); 16] = [
+const TARGETS: [(&str, Target); 17] = [
+    ("etcd_answer", etcd_answer),
     ("kept_text", kept_text),
     ("layout_reply", layout_reply),
     ("memcached_answer", memcached_answer),
