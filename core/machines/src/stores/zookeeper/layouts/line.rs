@@ -7,10 +7,10 @@
 //! Calls and answers: [`super`].
 //!
 //! Where this differs from those libraries, what other processes see stays the same: creation and listing go out
-//! together; who stood second is the holder when the first goes, without listing again; who stood at the
-//! [front](super::front) and does again by its number is the holder without any listing; a lock is granted only for a
-//! node of the session that is alive now; a mere try creates nothing while somebody is there; where the nodes of
-//! another recipe lie, whose users would not see ours, nothing is granted.
+//! together; who stood second is the holder when the first goes, without listing again; who stood at the front (see
+//! `front.rs`) and does again by its number is the holder without any listing; a lock is granted only for a node of the
+//! session that is alive now; a mere try creates nothing while somebody is there; where the nodes of another recipe
+//! lie, whose users would not see ours, nothing is granted.
 //!
 //! A server may be cut off from the leader and not know it: it then answers reads from the past, and the session it
 //! serves may have ended. So every read goes behind a `sync`, or behind a create, in the same write, and each answer is
