@@ -119,7 +119,7 @@ fn whoever_was_first_again_and_again_waits_in_a_directory_that_was_made_anew() {
     let server = Server::start();
     let [first, other] = [0, 1].map(|_| server.client("ttl=20s"));
     // Numbers 0 to 2, of which the last is granted unlisted.
-    let held = (0..3).map(|_| given_back(first.lock("x").acquire().unwrap())).last().unwrap();
+    let [.., held] = [(); 3].map(|()| given_back(first.lock("x").acquire().unwrap()));
     server.delete("/locks/x");
     for _ in 0..2 {
         given_back(other.lock("x").acquire().unwrap());
