@@ -50,6 +50,10 @@ use crate::session::{CompactService, Service, claim};
 use crate::time::Time;
 use crate::token::Tokens;
 
+mod resting;
+
+pub(crate) use resting::Resting;
+
 /// The longest turn of one process while others may wait: beyond it their p99 suffers (48 times the fair share at
 /// blocks of 256 hand-offs, measured).
 pub const SLICE: Duration = Duration::from_millis(1);
@@ -204,9 +208,10 @@ struct Turn {
     holders_left: NonZeroU32,
 }
 
-/// The memory in which waiting tasks and actions gather.
+/// The memory in which contenders, waiting tasks and actions gather.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
+    own: Pool<Contender>,
     waiting: Pool<Ask>,
     waiting_fairly: Pool<Ask>,
     actions: Pool<Action>,

@@ -109,9 +109,11 @@ mod asking;
 mod bound;
 mod giving_back;
 mod holding;
+mod resting;
 mod state;
 mod undoing;
 
+pub(crate) use resting::Resting;
 pub(crate) use state::CompactService;
 use state::{Asked, GivingBack, Lease, Renewal};
 
@@ -413,6 +415,11 @@ impl Session {
     /// The attempt it stands for at present.
     pub fn attempt(&self) -> AttemptId {
         self.terms.attempt
+    }
+
+    /// What its present attempt shows of itself.
+    pub(crate) fn card(&self) -> &Arc<str> {
+        &self.terms.card
     }
 
     /// Whether somebody else has the lock, as far as the store said, and this contender waits for it.

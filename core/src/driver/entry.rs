@@ -5,11 +5,11 @@
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lockwright_machines::machine::{
-    self, Demand, Environment, Event, Kind, LockMachine, Outgoing, Scratch, Step, Turn,
+    self, Demand, Environment, Event, Kept, Kind, LockMachine, Outgoing, Scratch, Spare, Step, Turn,
 };
 use lockwright_machines::queue::{OwnerId, TaskId};
 
@@ -49,7 +49,7 @@ pub(crate) struct Entry {
 }
 
 struct State {
-    machine: Machine,
+    machine: Kept<Handles>,
     /// When the timer queue will look at this entry.
     due: Option<Time>,
     /// Keeps the entry alive while the store may know of it.
@@ -127,7 +127,16 @@ thread_local! {
     /// Lent to what the thread wants done next.
     static CONTENTS: Lendable<Box<Contents>> = const { Cell::new(None) };
     /// Lent to the entry that the thread works on.
-    static SCRATCH: Lendable<Box<Scratch<Handles>>> = const { Cell::new(None) };
+    static MEMORY: Lendable<Box<Memory>> = const { Cell::new(None) };
+    /// What the thread was granted last.
+    static GRANTED: Cell<Weak<Entry>> = const { Cell::new(Weak::new()) };
+}
+
+/// In which machines work.
+#[derive(Default)]
+struct Memory {
+    scratch: Scratch<Handles>,
+    spare: Spare<Handles>,
 }
 
 /// What the machine of an entry may ask of its client.
@@ -192,7 +201,7 @@ impl Environment for Surroundings<'_> {
 
 impl Entry {
     pub(crate) fn new(name: Arc<str>, key: Arc<str>, layout: Arc<dyn Layout>) -> Self {
-        let machine = Machine::new(Kind::of(&*layout, &key));
+        let machine = Kept::new(Kind::of(&*layout, &key));
         let state = Mutex::new(State { machine, due: None, alive: None });
         Entry { name, key, layout, state }
     }
@@ -205,11 +214,11 @@ impl Entry {
         mut demand: Demand<'_>,
         waiter: &Arc<Waiter>,
     ) -> (TaskId, Effects) {
-        let effects = self.with(engine, |state, step| {
+        let effects = self.with(engine, |machine, step| {
             demand.ask.task = engine.next_task();
             // Looked at here, where a drain that begins in this moment comes before or after.
             match engine.check_not_drained() {
-                Ok(()) => state.machine.handle(step, Event::Acquire { demand, waiter: waiter.clone() }),
+                Ok(()) => machine.handle(step, Event::Acquire { demand, waiter: waiter.clone() }),
                 Err(error) => step.refuse(waiter.clone(), error),
             }
         });
@@ -218,12 +227,12 @@ impl Entry {
 
     /// The task is gone. If it was granted the lock meanwhile, that is given back.
     pub(crate) fn cancel(self: &Arc<Self>, engine: &Engine, task: TaskId, waiter: &Arc<Waiter>) -> Effects {
-        self.with(engine, |state, step| {
+        self.with(engine, |machine, step| {
             let granted = match waiter.refuse() {
                 Some(Settled::Granted { hold, .. }) => Some(hold),
                 _ => None,
             };
-            state.machine.handle(step, Event::Cancel { task, granted });
+            machine.handle(step, Event::Cancel { task, granted });
         })
     }
 
@@ -313,7 +322,7 @@ impl Entry {
     /// is the `first` of all, once it is answered.
     pub(super) fn let_in(self: &Arc<Self>, engine: &Engine, slot: u64, first: bool) -> (Turn, Effects) {
         let mut turn = Turn::Over;
-        let effects = self.with(engine, |state, step| turn = state.machine.let_in(step, slot, first));
+        let effects = self.with(engine, |machine, step| turn = machine.let_in(step, slot, first));
         (turn, effects)
     }
 
@@ -350,10 +359,10 @@ impl Entry {
 
     /// The timer queue looks at the entry.
     pub(crate) fn tick(self: &Arc<Self>, engine: &Engine) -> Effects {
-        self.with(engine, |state, step| {
+        self.with_timer(engine, |machine, due, step| {
             // A timer that a sooner one made needless changes nothing, so that they do not multiply.
-            state.due.take_if(|due| *due <= step.now);
-            state.machine.handle(step, Event::Tick);
+            due.take_if(|due| *due <= step.now);
+            machine.handle(step, Event::Tick);
         })
     }
 
@@ -417,43 +426,72 @@ impl Entry {
     }
 
     fn handle(self: &Arc<Self>, engine: &Engine, event: Event<'_, Handles>) -> Effects {
-        self.with(engine, |state, step| state.machine.handle(step, event))
+        self.with(engine, |machine, step| machine.handle(step, event))
     }
 
-    fn with(self: &Arc<Self>, engine: &Engine, work: impl FnOnce(&mut State, &mut Step<'_, Handles>)) -> Effects {
+    fn with(self: &Arc<Self>, engine: &Engine, work: impl FnOnce(&mut Machine, &mut Step<'_, Handles>)) -> Effects {
+        self.with_timer(engine, |machine, _, step| work(machine, step))
+    }
+
+    /// Works on the machine, and on when the timer queue will look at it.
+    fn with_timer(
+        self: &Arc<Self>,
+        engine: &Engine,
+        work: impl FnOnce(&mut Machine, &mut Option<Time>, &mut Step<'_, Handles>),
+    ) -> Effects {
         let mut state = locked(&self.state);
+        let State { machine, due, alive } = &mut *state;
         let mut effects = Effects::at(clock::now());
-        let mut scratch = borrow(&SCRATCH).unwrap_or_default();
+        let mut memory = borrow(&MEMORY).unwrap_or_default();
+        let Memory { scratch, spare } = &mut *memory;
         let mut surroundings = Surroundings { engine, entry: self };
-        let mut step = Step::new(&mut effects.machine, &mut surroundings, &mut scratch);
-        if let Err(panicked) = caught(|| work(&mut state, &mut step)) {
-            state.machine.give_up(&mut step, Kind::of(&*self.layout, &self.key), panicked.said());
-            state.due = None;
+        let mut step = Step::new(&mut effects.machine, &mut surroundings, scratch);
+        if let Err(panicked) = caught(|| work(machine.wake(&mut step, spare), due, &mut step)) {
+            machine.give_up(&mut step, panicked.said());
+            *due = None;
         }
-        give_back(&SCRATCH, scratch);
-        effects.due = state.schedule(effects.machine.at);
-        let needed = state.machine.is_at_store();
-        if needed != state.alive.is_some() {
-            state.alive = needed.then(|| self.clone());
+        let (at, granted) = (effects.machine.at, effects.machine.grants());
+        if !granted {
+            machine.rest(at, scratch, spare);
+        }
+        give_back(&MEMORY, memory);
+        // Unless the timer queue will look at it early enough anyway.
+        effects.due = machine.next_look(at).filter(|next| due.is_none_or(|due| *next < due));
+        *due = effects.due.or(*due);
+        let needed = machine.is_at_store();
+        if needed != alive.is_some() {
+            *alive = needed.then(|| self.clone());
         }
         engine.counters.count(&effects.machine.notices);
+        drop(state);
         effects.machine.notices.retain(|notice| notice::is_wanted(notice));
+        if granted {
+            self.was_granted(at);
+        }
         effects
+    }
+
+    /// This thread was granted it at `now`, and has rest what it was granted before: whoever takes and gives back one
+    /// lock again and again need not have that rest each time.
+    fn was_granted(self: &Arc<Self>, now: Time) {
+        let mut last = GRANTED.try_with(Cell::take).unwrap_or_default();
+        let mut before = None;
+        if last.as_ptr() != Arc::as_ptr(self) {
+            before = std::mem::replace(&mut last, Arc::downgrade(self)).upgrade();
+        }
+        let _ = GRANTED.try_with(|granted| granted.set(last));
+        if let Some(entry) = before {
+            let mut memory = borrow(&MEMORY).unwrap_or_default();
+            let Memory { scratch, spare } = &mut *memory;
+            locked(&entry.state).machine.rest(now, scratch, spare);
+            give_back(&MEMORY, memory);
+        }
     }
 
     /// A step that panics.
     #[cfg(test)]
     pub(crate) fn breaks(self: &Arc<Self>, engine: &Engine) -> Effects {
         self.with(engine, |_, _| panic!("a defect"))
-    }
-}
-
-impl State {
-    /// Asks the timer queue to look, unless it will do so early enough anyway.
-    fn schedule(&mut self, now: Time) -> Option<Time> {
-        let next = self.machine.next_look(now).filter(|next| self.due.is_none_or(|due| *next < due))?;
-        self.due = Some(next);
-        self.due
     }
 }
 
@@ -472,6 +510,6 @@ mod tests {
     #[test]
     fn a_lock_that_is_held_takes_little_memory() {
         let (entry, hold) = (size_of::<Entry>(), size_of::<Hold>());
-        assert!(entry <= 848 && hold <= 72, "an entry has {entry} bytes, a hold {hold}");
+        assert!(entry <= 336 && hold <= 72, "an entry has {entry} bytes, a hold {hold}");
     }
 }

@@ -86,6 +86,11 @@ impl<H: Handles> Effects<H> {
         !self.settled.is_empty()
     }
 
+    /// Whether somebody has it from now on.
+    pub fn grants(&self) -> bool {
+        self.settled.iter().any(|(_, settled)| matches!(settled, Settled::Granted { .. }))
+    }
+
     pub(super) fn lose(&mut self, hold: H::Hold, reason: LossReason) {
         let (token, held) = (hold.shown(), self.at.since(hold.since()));
         let reason = hold.reason(reason);

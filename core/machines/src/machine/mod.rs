@@ -19,6 +19,7 @@
 //! | `pending` | what waits in it for an answer |
 //! | `holds` | who has the lock, extends it, changes how much of it |
 //! | `releases` | who gives it back, or exports it |
+//! | `kept` | a machine that rests while its lock is simply held, since a client may have very many |
 //! | `slots` | the sessions, found at once among very many |
 //! | `listening` | how a session hears that it is its turn |
 //! | `line_up` | in which order a client's waiters ask for places once it can hear |
@@ -30,6 +31,7 @@ mod effects;
 mod end;
 mod environment;
 mod holds;
+mod kept;
 mod line_up;
 mod listening;
 mod notice;
@@ -48,6 +50,7 @@ use smallvec::SmallVec;
 
 pub use self::effects::{Effects, Outgoing, Settled, Settlement, Waiting};
 pub use self::environment::{Environment, Handles, Held, Hold, Kind, Scratch, Step};
+pub use self::kept::{Kept, Resting, Spare};
 pub use self::line_up::LineUp;
 pub use self::listening::Turn;
 pub use self::notice::{Notice, Way, Why};
@@ -137,7 +140,7 @@ pub struct LockMachine<H: Handles> {
     /// Why the contender that is about to end failed.
     failure: Option<(ContenderId, Error)>,
     /// The holder card of whoever asked last.
-    card: Arc<str>,
+    card: Option<Arc<str>>,
     closed: bool,
     /// How its waiters are told.
     push: Push,
@@ -164,13 +167,21 @@ impl<H: Handles> LockMachine<H> {
             releases: Lent::new(),
             wishes: Lent::new(),
             failure: None,
-            card: "".into(),
+            card: None,
             closed: false,
             push,
             has_many_holders,
             is_of_holders,
             bound,
         }
+    }
+
+    /// One of another kind, as long as nobody wanted it.
+    fn become_one_of(&mut self, kind: Kind) {
+        let Kind { block, push, has_many_holders, is_of_holders, bound } = kind;
+        self.queue.set_block(block);
+        (self.push, self.bound) = (push, bound);
+        (self.has_many_holders, self.is_of_holders) = (has_many_holders, is_of_holders);
     }
 
     /// Takes one event. What follows from it is added to the effects of `step`.

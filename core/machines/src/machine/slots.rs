@@ -312,6 +312,12 @@ impl Slots {
         }
     }
 
+    /// Takes out the only one there is.
+    pub(super) fn take_only(&mut self) -> Option<Slot> {
+        debug_assert!(self.all.len() <= 1 && self.many.is_none());
+        self.all.pop()
+    }
+
     /// All that are in use, to be changed.
     pub(super) fn each(&mut self, mut change: impl FnMut(&mut Slot)) {
         for at in 0..self.all.len() {

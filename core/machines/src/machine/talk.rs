@@ -64,7 +64,8 @@ impl<H: Handles> LockMachine<H> {
             }
             queue::Action::Export { contender, hold, used, secret, ttl } => {
                 self.release_goes_to(step, contender, hold);
-                let secret = Terms::of_secret(step.env.name().clone(), secret, ttl, self.card.clone());
+                let secret =
+                    Terms::of_secret(step.env.name().clone(), secret, ttl, self.card.clone().unwrap_or_default());
                 self.tell(contender, now, session::Event::Export { secret, used });
                 self.detach(contender, now);
             }
@@ -172,7 +173,7 @@ impl<H: Handles> LockMachine<H> {
             inbox: step.env.inbox_id()?,
             ttl: service.ttl,
             claim: claim(service.ttl),
-            card: self.card.clone(),
+            card: self.card.clone().unwrap_or_default(),
             fair: false,
             rank: Rank::LOWEST,
         })

@@ -19,8 +19,8 @@ use crate::token::Token;
 impl<H: Handles> LockMachine<H> {
     pub(super) fn acquire(&mut self, step: &mut Step<'_, H>, demand: Demand<'_>, waiter: H::Waiter) {
         let Demand { ask, card, by, holds_nothing, lenient, secret, insists, hurries } = demand;
-        if !Arc::ptr_eq(&self.card, card) {
-            self.card = card.clone();
+        if self.card.as_ref().is_none_or(|known| !Arc::ptr_eq(known, card)) {
+            self.card = Some(card.clone());
         }
         // The timer may be late: a hold that is over refuses nobody who only tries.
         if self.next_look(step.now).is_some_and(|due| due <= step.now) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::state::{Changing, Span};
+use super::state::{Changing, CompactService, Span};
 use super::{Action, Phase, RETRY, Service, Session, due_after, margin, may_pass};
 use crate::lease::LossReason;
 use crate::protocol::{Change, Input, Intent, Op, Verdict};
@@ -166,10 +166,13 @@ impl Session {
 
     pub(super) fn serve(&mut self, now: Time, service: Service) {
         self.stop_extending();
-        if self.service.get() == service && service.max_hold.is_none() {
+        let wanted = CompactService::from(service);
+        // How whoever waited asked again is nothing to whoever holds.
+        self.service.retry = wanted.retry;
+        if self.service == wanted && service.max_hold.is_none() {
             return;
         }
-        self.service = service.into();
+        self.service = wanted;
         self.lease.granted_at = now;
         if self.phase == Phase::Held {
             let left = self.lease.valid_until.since(now);

@@ -14,7 +14,7 @@ use crate::token::Tokens;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CompactService {
     pub(super) ttl: u64,
-    /// The longest there is for none.
+    /// [`ENDLESS`](Self::ENDLESS) for none.
     pub(super) max_hold: u64,
     pub(super) retry: (u64, u64),
     pub(super) renew: bool,
@@ -24,17 +24,18 @@ impl From<Service> for CompactService {
     fn from(Service { ttl, renew, max_hold, retry: Retry { min, max } }: Service) -> Self {
         let nanos = |span| Span::of(span).nanos();
         let retry = (nanos(min), nanos(max));
-        CompactService { ttl: nanos(ttl), max_hold: max_hold.map_or(u64::MAX, nanos), retry, renew }
+        CompactService { ttl: nanos(ttl), max_hold: max_hold.map_or(Self::ENDLESS, nanos), retry, renew }
     }
 }
 
 impl CompactService {
+    pub(super) const ENDLESS: u64 = u64::MAX;
     pub(super) const NOTHING: CompactService =
-        CompactService { ttl: 0, max_hold: u64::MAX, retry: (0, 0), renew: false };
+        CompactService { ttl: 0, max_hold: Self::ENDLESS, retry: (0, 0), renew: false };
 
     pub(crate) fn get(self) -> Service {
         let [ttl, max_hold, min, max] = [self.ttl, self.max_hold, self.retry.0, self.retry.1].map(Duration::from_nanos);
-        let max_hold = (self.max_hold < u64::MAX).then_some(max_hold);
+        let max_hold = (self.max_hold < Self::ENDLESS).then_some(max_hold);
         Service { ttl, renew: self.renew, max_hold, retry: Retry { min, max } }
     }
 }
@@ -47,7 +48,11 @@ impl Span {
     pub(super) const ZERO: Span = Span(NonZeroU64::MIN);
 
     pub(super) fn of(span: Duration) -> Self {
-        Span(NonZeroU64::MIN.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX - 2).min(u64::MAX - 2)))
+        Span::of_nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn of_nanos(nanos: u64) -> Self {
+        Span(NonZeroU64::MIN.saturating_add(nanos.min(u64::MAX - 2)))
     }
 
     pub(super) fn nanos(self) -> u64 {

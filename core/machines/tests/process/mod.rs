@@ -202,10 +202,13 @@ impl Process {
         self.client.mint().expect("tests have randomness")
     }
 
-    /// Takes one event; what follows is added to `effects`.
+    /// Takes one event; what follows is added to `effects`. Whatever may rest then does, and goes on.
     pub fn handle(&mut self, event: Event<'_, Handles>, effects: &mut Effects) {
         SCRATCH.with_borrow_mut(|scratch| {
             self.machine.handle(&mut Step::new(effects, &mut self.client, scratch), event);
+            if let Some(resting) = self.machine.rest(effects.at, scratch) {
+                self.machine.wake(resting, &mut Step::new(effects, &mut self.client, scratch));
+            }
         });
     }
 

@@ -1,0 +1,183 @@
+//! A machine as whoever has very many keeps it.
+//!
+//! Most of a machine is of use only while somebody asks, waits or gives back. Of one that holds, and at most renews, a
+//! quarter is kept while it rests; the next step wakes it in memory that is lent. The one that goes on then is as the
+//! one before, but for what cannot matter any more.
+
+use super::LockMachine;
+use super::environment::{Handles, Hold, Kind, Scratch, Step};
+use super::slots::Slot;
+use crate::protocol::Push;
+use crate::queue::{self, TaskId};
+use crate::session;
+use crate::time::Time;
+
+/// See the [module](self).
+pub struct Kept<H: Handles> {
+    kind: Kind,
+    /// While it does not rest, and was wanted at all.
+    working: Option<Box<LockMachine<H>>>,
+    resting: Option<Resting<H>>,
+}
+
+/// What goes on of a machine that holds.
+pub struct Resting<H: Handles> {
+    hold: H::Hold,
+    slot: u64,
+    queue: queue::Resting,
+    session: session::Resting,
+}
+
+impl<H: Handles> Kept<H> {
+    /// The machine of a lock that nobody here wanted yet.
+    pub fn new(kind: Kind) -> Self {
+        Kept { kind, working: None, resting: None }
+    }
+
+    /// The machine: woken, if it rested, in memory that is lent to it.
+    pub fn wake(&mut self, step: &mut Step<'_, H>, spare: &mut Spare<H>) -> &mut LockMachine<H> {
+        let Kept { kind, working, resting } = self;
+        working.get_or_insert_with(|| {
+            let mut machine = spare.lend(*kind);
+            if let Some(resting) = resting.take() {
+                machine.wake(resting, step);
+            }
+            machine
+        })
+    }
+
+    /// Has it rest, if it may, after a step at `now`.
+    pub fn rest(&mut self, now: Time, scratch: &mut Scratch<H>, spare: &mut Spare<H>) {
+        let Some(machine) = &mut self.working else { return };
+        self.resting = machine.rest(now, scratch);
+        if let Some(memory) = self.working.take_if(|_| self.resting.is_some()) {
+            spare.take_back(memory);
+        }
+    }
+
+    /// See [`LockMachine::give_up`].
+    pub fn give_up(&mut self, step: &mut Step<'_, H>, said: String) {
+        if let Some(machine) = &mut self.working {
+            machine.give_up(step, self.kind, said);
+        }
+    }
+
+    /// See [`LockMachine::next_look`].
+    pub fn next_look(&mut self, now: Time) -> Option<Time> {
+        match &mut self.working {
+            Some(machine) => machine.next_look(now),
+            None => self.resting.as_ref().map(|resting| resting.session.due(now)),
+        }
+    }
+
+    /// See [`LockMachine::is_idle`].
+    pub fn is_idle(&self) -> bool {
+        self.resting.is_none() && self.working.as_ref().is_none_or(|machine| machine.is_idle())
+    }
+
+    /// See [`LockMachine::is_at_store`].
+    pub fn is_at_store(&self) -> bool {
+        self.resting.is_some() || self.working.as_ref().is_some_and(|machine| machine.is_at_store())
+    }
+
+    /// See [`LockMachine::waits`].
+    pub fn waits(&self, task: TaskId) -> bool {
+        self.working.as_ref().is_some_and(|machine| machine.waits(task))
+    }
+
+    /// See [`LockMachine::held`].
+    pub fn held(&mut self, now: Time) -> Option<(&H::Hold, bool)> {
+        match &mut self.working {
+            Some(machine) => machine.held(now),
+            None => self.resting.as_ref().map(|Resting { hold, session, .. }| (hold, session.is_endless())),
+        }
+    }
+
+    /// See [`LockMachine::places`].
+    pub fn places(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.working.iter().flat_map(|machine| machine.places())
+    }
+}
+
+/// The memory of machines that rest, for others that work.
+pub struct Spare<H: Handles>(Vec<Box<LockMachine<H>>>);
+
+impl<H: Handles> Spare<H> {
+    /// For how many there is some at most: those that wait for an answer keep theirs meanwhile.
+    const MOST: usize = 32;
+
+    /// A machine that nobody wanted yet.
+    fn lend(&mut self, kind: Kind) -> Box<LockMachine<H>> {
+        let Some(mut machine) = self.0.pop() else { return Box::new(LockMachine::new(kind)) };
+        machine.become_one_of(kind);
+        machine
+    }
+
+    /// Takes the memory back of a machine of which nothing is left.
+    fn take_back(&mut self, machine: Box<LockMachine<H>>) {
+        if self.0.len() < Self::MOST {
+            self.0.push(machine);
+        }
+    }
+}
+
+impl<H: Handles> Default for Spare<H> {
+    fn default() -> Self {
+        Spare(Vec::new())
+    }
+}
+
+impl<H: Handles> LockMachine<H> {
+    /// What goes on of it, if it may rest; nothing is left of it then.
+    pub fn rest(&mut self, now: Time, scratch: &mut Scratch<H>) -> Option<Resting<H>> {
+        let queue = self.queue.resting(now)?;
+        let nobody_waits = self.tasks.is_empty() && self.releases.is_empty() && self.wishes.is_empty();
+        let nothing_is_due = self.parting.is_empty() && self.failure.is_none() && !self.closed;
+        // Whoever has a place must not forget when it asked for that.
+        if !(nobody_waits && nothing_is_due && self.push != Push::Place && self.holds_simply()) {
+            return None;
+        }
+        let Slot { id: slot, session, .. } = self.slots.take_only()?;
+        let hold = self.holds.pop()?;
+        self.queue.rest(&mut scratch.queue);
+        self.card = None;
+        Some(Resting { hold, slot, queue, session: session.into_resting() })
+    }
+
+    /// Whether its only session simply holds for its only hold, and shows the card of whoever asked last.
+    fn holds_simply(&self) -> bool {
+        let ([slot], [hold]) = (&*self.slots, &*self.holds) else { return false };
+        let is_the_holders = slot.contender.is_some() && slot.contender == self.queue.holder(hold.id());
+        let is_known = !(slot.idle || slot.listens || slot.behind) && self.card.as_ref() == Some(slot.session.card());
+        is_the_holders && is_known && slot.session.may_rest()
+    }
+
+    /// Goes on from what [rested](Self::rest), of this one or another of its kind of which nothing is left.
+    pub fn wake(&mut self, resting: Resting<H>, step: &mut Step<'_, H>) {
+        let Resting { hold, slot: id, queue, session } = resting;
+        let contender = self.queue.wake(queue, hold.id(), session.service(), &mut step.scratch.queue);
+        let session = session.wake(step.env.name().clone(), step.env.store_timeout());
+        self.card = Some(session.card().clone());
+        self.holds.push(hold);
+        let contender = Some(contender);
+        self.slots.push(Slot { id, contender, session, idle: false, listens: false, behind: false });
+    }
+}
+
+impl<H: Handles> std::fmt::Debug for Kept<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kept").field("working", &self.working).finish_non_exhaustive()
+    }
+}
+
+impl<H: Handles> std::fmt::Debug for Resting<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Resting")
+    }
+}
+
+impl<H: Handles> std::fmt::Debug for Spare<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Spare")
+    }
+}

@@ -1,0 +1,168 @@
+//! A session that simply holds, in little memory: most of what a session keeps is of use only while it asks or gives
+//! back, and what all of a client have in common need not be kept for each.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::state::{Asked, CompactService, GivingBack, Lease, Renewal, Span};
+use super::{Inbox, Phase, Session, claim, due_after};
+use crate::lent::Lent;
+use crate::protocol::{AttemptId, InboxId, Op, Protocol, Terms};
+use crate::rank::Rank;
+use crate::time::Time;
+use crate::token::Tokens;
+
+/// What goes on of a session that [may rest](Session::may_rest).
+pub(crate) struct Resting {
+    protocol: Box<dyn Protocol>,
+    attempt: AttemptId,
+    inbox_id: InboxId,
+    card: Arc<str>,
+    fair: bool,
+    rank: Rank,
+    waits: bool,
+    bound: bool,
+    published: bool,
+    inbox: Inbox,
+    /// Whether what it sent last is a renewal that is not answered.
+    renewing: bool,
+    renew: bool,
+    seq: u32,
+    /// How long the attempt asked for.
+    asked_ttl: Span,
+    /// How long its present holder does.
+    ttl: Span,
+    max_hold: u64,
+    alive_until: Time,
+    tokens: Option<Tokens>,
+    granted_at: Time,
+    valid_until: Time,
+    store_until: Time,
+    due: Option<Time>,
+}
+
+impl Resting {
+    /// When to look at it, as [`Session::poll_timeout`] and [`Session::next_renewal`] say.
+    pub(crate) fn due(&self, now: Time) -> Time {
+        let renewal = match self.renewing {
+            true => self.renew.then(|| due_after(now, self.ttl.get() / 3)),
+            false => self.due,
+        };
+        renewal.map_or(self.valid_until, |at| at.min(self.valid_until))
+    }
+
+    /// See [`Session::is_endless`].
+    pub(crate) fn is_endless(&self) -> bool {
+        self.renew && self.max_hold == CompactService::ENDLESS
+    }
+
+    /// On what terms it is held. How its holder once waited does not matter any more.
+    pub(crate) fn service(&self) -> CompactService {
+        let Resting { ttl, max_hold, renew, .. } = *self;
+        CompactService { ttl: ttl.nanos(), max_hold, renew, ..CompactService::NOTHING }
+    }
+
+    /// The session again, for the lock `name` of a client that gives up on a store as silent as that.
+    pub(crate) fn wake(self, name: Arc<str>, store_timeout: Duration) -> Session {
+        let service = self.service();
+        let Resting { protocol, attempt, inbox_id, card, fair, rank, waits, bound, published, inbox, .. } = self;
+        let Resting { ttl, tokens, granted_at, valid_until, store_until, due, seq, alive_until, .. } = self;
+        let asked_ttl = self.asked_ttl.get();
+        let mut flights = [None; 4];
+        flights[Op::Renew as usize] = NonZeroU32::new(seq).filter(|_| self.renewing);
+        Session {
+            protocol,
+            store_timeout,
+            phase: Phase::Held,
+            terms: Terms { name, attempt, inbox: inbox_id, ttl: asked_ttl, claim: claim(asked_ttl), card, fair, rank },
+            service,
+            waits,
+            bound,
+            inbox,
+            seq,
+            alive_until,
+            flights,
+            asked: Asked { touched: true, published, ..Asked::NOTHING },
+            lease: Lease { tokens, used: tokens.map_or(0, Tokens::first), granted_at, valid_until, store_until },
+            renewal: Renewal { due, ttl, ..Renewal::NONE },
+            giving: GivingBack::NOTHING,
+            actions: Lent::new(),
+        }
+    }
+}
+
+impl Session {
+    /// Whether it holds, and nothing is in doubt, wanted, or on its way but a renewal. Each field is looked at here, or
+    /// kept, or of no use to whoever holds.
+    pub(crate) fn may_rest(&self) -> bool {
+        let Session { phase, terms, service, flights, seq, asked, renewal, giving, actions, .. } = self;
+        let Asked {
+            // Of no use to whoever holds.
+            asked_to_queue: _,
+            ahead: _,
+            first_sent: _,
+            anchor: _,
+            answered_write: _,
+            published: _,
+            doubt: None,
+            broken: false,
+            ask_again: false,
+            stale: false,
+            orphaned: false,
+            touched: true,
+            placed: false,
+            silent_since: None,
+            not_yet: false,
+            trouble: None,
+            retries: 0,
+            wake: None,
+            repeated: false,
+            told: false,
+        } = asked
+        else {
+            return false;
+        };
+        let Renewal { due: _, ttl: renewed, extending: None, changing: None, heeds: false, again: false } = renewal
+        else {
+            return false;
+        };
+        let GivingBack { prev: None, given_until: _, secret: None } = giving else { return false };
+        let [None, renews, None, None] = flights else { return false };
+        let last_sent = renews.is_none_or(|sent| sent.get() == *seq && renewed.nanos() == service.ttl);
+        let is_as_asked = terms.claim == claim(terms.ttl) && Span::of(terms.ttl).get() == terms.ttl;
+        *phase == Phase::Held && last_sent && is_as_asked && actions.is_empty()
+    }
+
+    /// What goes on of a session that [may rest](Self::may_rest).
+    pub(crate) fn into_resting(self) -> Resting {
+        let Session { protocol, terms, service, waits, bound, inbox, seq, alive_until, flights, asked, lease, .. } =
+            self;
+        let Terms { name: _, attempt, inbox: inbox_id, ttl, claim: _, card, fair, rank } = terms;
+        let Lease { tokens, used: _, granted_at, valid_until, store_until } = lease;
+        Resting {
+            protocol,
+            attempt,
+            inbox_id,
+            card,
+            fair,
+            rank,
+            waits,
+            bound,
+            published: asked.published,
+            inbox,
+            renewing: flights[Op::Renew as usize].is_some(),
+            renew: service.renew,
+            seq,
+            asked_ttl: Span::of(ttl),
+            ttl: Span::of_nanos(service.ttl),
+            max_hold: service.max_hold,
+            alive_until,
+            tokens,
+            granted_at,
+            valid_until,
+            store_until,
+            due: self.renewal.due,
+        }
+    }
+}
