@@ -320,8 +320,15 @@ pub enum Term {
     Pushed(StoreTime),
 }
 
-/// The most requests of one batch: what a store does at once without keeping others waiting for more than milliseconds.
+/// Requests of one batch: what a store does at once without keeping others waiting for more than milliseconds.
 pub const BATCH: usize = 512;
+
+/// How many of `count` requests go in the next batch: an even share, so that none is sent for a few that are left over.
+/// That is half as many again as [`BATCH`] at most.
+pub fn share_of_batch(count: usize) -> usize {
+    let batches = (count + BATCH / 2) / BATCH;
+    count.div_ceil(batches.max(1))
+}
 
 /// A text in pieces, of which many texts have the same: a program has each once.
 pub type Body = &'static [&'static str];

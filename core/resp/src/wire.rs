@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::slots;
 use lockwright_machines::error::{Error, Kind};
-use lockwright_machines::protocol::{Arg, BATCH, Call, Reply, Request};
+use lockwright_machines::protocol::{Arg, Call, Reply, Request, share_of_batch};
 use lockwright_machines::reach;
 use lockwright_machines::time::StoreTime;
 
@@ -184,7 +184,7 @@ pub fn groups(requests: &[Request], by_slot: bool) -> SmallVec<[&[Request]; 1]> 
     let together = |a: &Request, b: &Request| {
         is_batched(a.call) && std::ptr::eq(a.call, b.call) && (!by_slot || slots::of(&a.key) == slots::of(&b.key))
     };
-    requests.chunk_by(together).flat_map(|run| run.chunks(BATCH)).collect()
+    requests.chunk_by(together).flat_map(|run| run.chunks(share_of_batch(run.len()))).collect()
 }
 
 /// Whether the server does not know the script whose digest it was sent.
@@ -435,6 +435,7 @@ impl At {
 mod tests {
     use super::*;
     use lockwright_machines::cell_layout;
+    use lockwright_machines::protocol::BATCH;
     use lockwright_machines::stores::redis::layouts::native_scripts::CALLS;
 
     fn ends(bytes: &[u8], step: usize) -> Result<usize, Broken> {
@@ -489,7 +490,7 @@ mod tests {
         let mut requests = vec![request(&CALLS.release, "a"), request(&CALLS.release, "b")];
         requests.extend((0..2 * BATCH + 1).map(|i| request(&CALLS.renew, &i.to_string())));
         let sizes: Vec<_> = groups(&requests, false).iter().map(|group| group.len()).collect();
-        assert_eq!(sizes, [1, 1, BATCH, BATCH, 1]);
+        assert_eq!(sizes, [1, 1, BATCH + 1, BATCH]);
     }
 
     #[test]

@@ -8,12 +8,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::engine::{Engine, no_background};
 use super::entry::{Entry, Outbound};
 use crate::platform::fence;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
-use crate::protocol::{BATCH, Op, Requests};
+use crate::protocol::{BATCH, Op, Requests, share_of_batch};
 use crate::session::RequestId;
 use crate::stores::{Answered, Outcome};
 
@@ -51,12 +53,22 @@ impl BatchKind {
             BatchKind::Returns | BatchKind::Asks => 100,
         }
     }
+
+    /// How many of those that are `waiting` go in the next batch.
+    fn share(self, waiting: usize) -> usize {
+        match self {
+            BatchKind::Renewals => share_of_batch(waiting),
+            BatchKind::Returns | BatchKind::Asks => waiting.min(self.size()),
+        }
+    }
 }
 
 /// See the [module](self).
 pub(crate) struct Flusher {
     kind: BatchKind,
     state: Mutex<State>,
+    /// Notified when a batch is taken.
+    taken: Notify,
 }
 
 #[derive(Default)]
@@ -68,7 +80,21 @@ struct State {
 
 impl Flusher {
     pub(crate) fn of(kind: BatchKind) -> Self {
-        Flusher { kind, state: Mutex::default() }
+        Flusher { kind, state: Mutex::default(), taken: Notify::new() }
+    }
+
+    /// Waits until everything that it was given is on its way, for at most `limit`.
+    pub(crate) async fn taken(&self, limit: Duration) {
+        let all_taken = async {
+            loop {
+                let taken = self.taken.notified();
+                if locked(&self.state).writes.is_empty() {
+                    return;
+                }
+                taken.await;
+            }
+        };
+        let _ = tokio::time::timeout(limit, all_taken).await;
     }
 
     /// Sends all of `writes`, which are of this kind.
@@ -89,14 +115,16 @@ impl Flusher {
     /// The writes of the next batch; none ends the work of the task that asks.
     fn next(&self) -> Option<Vec<Outbound>> {
         let mut state = locked(&self.state);
-        let count = state.writes.len().min(self.kind.size());
+        let count = self.kind.share(state.writes.len());
         if count == 0 {
             state.tasks -= 1;
             // What a burst needed is not kept for ever.
             state.writes.shrink_to(self.kind.size());
             return None;
         }
-        Some(state.writes.drain(..count).collect())
+        let batch = state.writes.drain(..count).collect();
+        self.taken.notify_waiters();
+        Some(batch)
     }
 }
 

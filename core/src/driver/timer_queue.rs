@@ -6,12 +6,14 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::engine::{Engine, no_background};
-use super::entry::{Entry, Outbound};
+use super::entry::Entry;
+use super::flusher::BatchKind;
 use crate::platform::clock;
 use crate::platform::fence;
 use crate::platform::mutex::locked;
@@ -182,7 +184,7 @@ async fn turn(engine: &Weak<Engine>, wake: &Notify, timers: &mut Timers) {
             let Some(engine) = engine.upgrade() else { return };
             engine.timer_queue.next.store(0, Ordering::SeqCst);
             engine.timer_queue.collect(timers);
-            visit_due(&engine, timers);
+            visit_due(&engine, timers).await;
             if engine.check_open().is_err() {
                 let left = timers.forget(|entry| entry.upgrade().is_some_and(|entry| !entry.is_idle()));
                 if left == 0 && engine.timer_queue.may_end() {
@@ -203,20 +205,26 @@ async fn turn(engine: &Weak<Engine>, wake: &Notify, timers: &mut Timers) {
     }
 }
 
-fn visit_due(engine: &Engine, timers: &mut Timers) {
+/// Of very many locks that are due at once so many are looked at before the store has taken what came of them: else
+/// all their renewals would be in memory together, and none of the locks in the processor's when it is answered.
+const PORTION: usize = 4 * BATCH;
+/// For how long that is waited for in all: deadlines that come meanwhile are looked at afterwards.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+async fn visit_due(engine: &Engine, timers: &mut Timers) {
     let now = clock::now();
-    let mut sends = Vec::new();
-    let send = |sends: &mut Vec<Outbound>| engine.send_in_background(sends.drain(..));
+    let (mut sends, patient_until) = (Vec::new(), now.after(PATIENCE));
     while let Some(entry) = timers.take_due(now) {
         let Some(entry) = entry.upgrade() else { continue };
         let effects = entry.tick(engine);
         sends.extend(engine.perform_local(&entry, effects));
-        // Of very many locks that are due at once, the whole would be held twice.
-        if sends.len() >= BATCH {
-            send(&mut sends);
+        drop(entry);
+        if sends.len() >= PORTION {
+            engine.send_in_background(sends.drain(..));
+            engine.flusher(BatchKind::Renewals).taken(patient_until.since(clock::now())).await;
         }
     }
-    send(&mut sends);
+    engine.send_in_background(sends);
 }
 
 #[cfg(test)]

@@ -781,7 +781,7 @@ fn many_renewals_travel_together_and_each_has_its_answer() {
     let handle = runtime::handle().unwrap();
     let limit = clock::now().after(Duration::from_secs(20));
     let answers = replies(handle.block_on(store.clone().call_batch(renewals, limit)));
-    assert_eq!(commands() - before, 6, "three of them, and again for the script");
+    assert_eq!(commands() - before, 4, "two of them, and again for the script");
     for (i, answer) in answers.iter().enumerate() {
         match (i, answer) {
             (5, Reply::Error { code, .. }) => assert_eq!(code, "WRONGTYPE"),
