@@ -61,8 +61,8 @@ pub struct Held {
 /// What kind of thing a machine is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// As in [`Traits`].
-    pub block: u64,
+    /// As in [`Traits`], or the most that there is.
+    pub block: u32,
     /// How its waiters are told.
     pub push: Push,
     /// Several may have it at once, each as a contender of its own.
@@ -77,6 +77,7 @@ impl Kind {
     /// What the lock that `layout` keeps under `key` is.
     pub fn of(layout: &dyn Layout, key: &Arc<str>) -> Self {
         let Traits { block, push, bound, .. } = layout.protocol(key.clone()).traits();
+        let block = u32::try_from(block).unwrap_or(u32::MAX);
         let has_many_holders = layout.has_many_holders();
         let is_of_holders = layout.share().map_or(!has_many_holders, |share| share.primitive == Primitive::RwLock);
         Kind { block, push, has_many_holders, is_of_holders, bound }

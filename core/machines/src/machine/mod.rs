@@ -157,7 +157,7 @@ impl<H: Handles> LockMachine<H> {
     pub fn new(kind: Kind) -> Self {
         let Kind { block, push, has_many_holders, is_of_holders, bound } = kind;
         LockMachine {
-            queue: Queue::new(block),
+            queue: Queue::new(block.into()),
             slots: Slots::new(),
             tasks: Lent::new(),
             unsaid: 0,
@@ -179,7 +179,7 @@ impl<H: Handles> LockMachine<H> {
     /// One of another kind, as long as nobody wanted it.
     fn become_one_of(&mut self, kind: Kind) {
         let Kind { block, push, has_many_holders, is_of_holders, bound } = kind;
-        self.queue.set_block(block);
+        self.queue.set_block(block.into());
         (self.push, self.bound) = (push, bound);
         (self.has_many_holders, self.is_of_holders) = (has_many_holders, is_of_holders);
     }

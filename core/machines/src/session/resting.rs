@@ -13,10 +13,15 @@ use crate::rank::Rank;
 use crate::time::Time;
 use crate::token::Tokens;
 
+/// An id where numbers of 64 bits may lie: else all that it is kept with would be aligned as it is.
+#[derive(Clone, Copy)]
+#[repr(Rust, packed(8))]
+struct Packed(AttemptId);
+
 /// What goes on of a session that [may rest](Session::may_rest).
 pub(crate) struct Resting {
     protocol: Box<dyn Protocol>,
-    attempt: AttemptId,
+    attempt: Packed,
     inbox_id: InboxId,
     card: Arc<str>,
     fair: bool,
@@ -68,7 +73,7 @@ impl Resting {
         let service = self.service();
         let Resting { protocol, attempt, inbox_id, card, fair, rank, waits, bound, published, inbox, .. } = self;
         let Resting { ttl, tokens, granted_at, valid_until, store_until, due, seq, alive_until, .. } = self;
-        let asked_ttl = self.asked_ttl.get();
+        let (attempt, asked_ttl) = (attempt.0, self.asked_ttl.get());
         let mut flights = [None; 4];
         flights[Op::Renew as usize] = NonZeroU32::new(seq).filter(|_| self.renewing);
         Session {
@@ -142,7 +147,7 @@ impl Session {
         let Lease { tokens, used: _, granted_at, valid_until, store_until } = lease;
         Resting {
             protocol,
-            attempt,
+            attempt: Packed(attempt),
             inbox_id,
             card,
             fair,

@@ -186,6 +186,7 @@ impl Process {
     /// A process with nothing going on.
     pub fn new(part: Part, inbox: Inbox) -> Self {
         let Traits { block, push, bound, .. } = (part.speaks)().traits();
+        let block = u32::try_from(block).expect("blocks of tests are small");
         let kind = Kind { block, push, has_many_holders: part.shares, is_of_holders: !part.shares, bound };
         Process {
             client: Client { part, minted: 0, slots: 0, inbox, alive_until: Time::ZERO },
