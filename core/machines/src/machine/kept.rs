@@ -48,10 +48,10 @@ impl<H: Handles> Kept<H> {
 
     /// Has it rest, if it may, after a step at `now`.
     pub fn rest(&mut self, now: Time, scratch: &mut Scratch<H>, spare: &mut Spare<H>) {
-        let Some(machine) = &mut self.working else { return };
-        self.resting = machine.rest(now, scratch);
-        if let Some(memory) = self.working.take_if(|_| self.resting.is_some()) {
-            spare.take_back(memory);
+        let resting = self.working.as_mut().and_then(|machine| machine.rest(now, scratch));
+        if resting.is_some() {
+            self.resting = resting;
+            self.working.take().into_iter().for_each(|memory| spare.take_back(memory));
         }
     }
 
