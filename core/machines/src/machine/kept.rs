@@ -12,7 +12,7 @@ use crate::queue::{self, TaskId};
 use crate::session;
 use crate::time::Time;
 
-/// See the [module](self).
+/// A machine that takes little memory while it rests.
 pub struct Kept<H: Handles> {
     kind: Kind,
     /// While it does not rest, and was wanted at all.
