@@ -66,7 +66,7 @@ fn one_server(uri: &mut Uri) -> Result<()> {
 /// The error for a scheme that is not one of `those` to be had here.
 pub(crate) fn elsewhere(scheme: &str, those: &str, advice: &str) -> Error {
     if SCHEMES.contains(&scheme) {
-        return Error::unsupported("connect", format!("{scheme}:// is not to be had here; {advice}"));
+        return Error::unsupported("connect", format!("{scheme}:// is not to be had in WebAssembly by this package; {advice}"));
     }
     invalid(format!("there is no store for {scheme}://; here there are: {those}"))
 }
