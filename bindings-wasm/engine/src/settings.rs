@@ -66,7 +66,8 @@ fn one_server(uri: &mut Uri) -> Result<()> {
 /// The error for a scheme that is not one of `those` to be had here.
 pub(crate) fn elsewhere(scheme: &str, those: &str, advice: &str) -> Error {
     if SCHEMES.contains(&scheme) {
-        return Error::unsupported("connect", format!("{scheme}:// is not to be had in WebAssembly by this package; {advice}"));
+        let message = format!("{scheme}:// is not to be had in WebAssembly by this package; {advice}");
+        return Error::unsupported("connect", message);
     }
     invalid(format!("there is no store for {scheme}://; here there are: {those}"))
 }
