@@ -66,7 +66,7 @@ impl<H: Handles> Kept<H> {
     pub fn next_look(&mut self, now: Time) -> Option<Time> {
         match &mut self.working {
             Some(machine) => machine.next_look(now),
-            None => self.resting.as_ref().map(|resting| resting.session.due(now)),
+            None => self.resting.as_ref().map(|resting| resting.session.due()),
         }
     }
 

@@ -1,14 +1,13 @@
 //! A session that simply holds, in little memory: most of what a session keeps is of use only while it asks or gives
 //! back, and what all of a client have in common need not be kept for each.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::state::{Asked, CompactService, GivingBack, Lease, Renewal, Span};
-use super::{Inbox, Phase, Session, claim, due_after};
+use super::{Inbox, Phase, Session, claim};
 use crate::lent::Lent;
-use crate::protocol::{AttemptId, InboxId, Op, Protocol, Terms};
+use crate::protocol::{AttemptId, InboxId, Protocol, Terms};
 use crate::rank::Rank;
 use crate::time::Time;
 use crate::token::Tokens;
@@ -30,8 +29,6 @@ pub(crate) struct Resting {
     bound: bool,
     published: bool,
     inbox: Inbox,
-    /// Whether what it sent last is a renewal that is not answered.
-    renewing: bool,
     renew: bool,
     seq: u32,
     /// How long the attempt asked for.
@@ -48,13 +45,9 @@ pub(crate) struct Resting {
 }
 
 impl Resting {
-    /// When to look at it, as [`Session::poll_timeout`] and [`Session::next_renewal`] say.
-    pub(crate) fn due(&self, now: Time) -> Time {
-        let renewal = match self.renewing {
-            true => self.renew.then(|| due_after(now, self.ttl.get() / 3)),
-            false => self.due,
-        };
-        renewal.map_or(self.valid_until, |at| at.min(self.valid_until))
+    /// When to look at it, as [`Session::poll_timeout`] says.
+    pub(crate) fn due(&self) -> Time {
+        self.due.map_or(self.valid_until, |at| at.min(self.valid_until))
     }
 
     /// See [`Session::is_endless`].
@@ -74,8 +67,6 @@ impl Resting {
         let Resting { protocol, attempt, inbox_id, card, fair, rank, waits, bound, published, inbox, .. } = self;
         let Resting { ttl, tokens, granted_at, valid_until, store_until, due, seq, alive_until, .. } = self;
         let (attempt, asked_ttl) = (attempt.0, self.asked_ttl.get());
-        let mut flights = [None; 4];
-        flights[Op::Renew as usize] = NonZeroU32::new(seq).filter(|_| self.renewing);
         Session {
             protocol,
             store_timeout,
@@ -87,7 +78,7 @@ impl Resting {
             inbox,
             seq,
             alive_until,
-            flights,
+            flights: [None; 4],
             asked: Asked { touched: true, published, ..Asked::NOTHING },
             lease: Lease { tokens, used: tokens.map_or(0, Tokens::first), granted_at, valid_until, store_until },
             renewal: Renewal { due, ttl, ..Renewal::NONE },
@@ -98,10 +89,10 @@ impl Resting {
 }
 
 impl Session {
-    /// Whether it holds, and nothing is in doubt, wanted, or on its way but a renewal. Each field is looked at here, or
-    /// kept, or of no use to whoever holds.
+    /// Whether it holds, and nothing is in doubt, wanted, or on its way. Each field is looked at here, or kept, or of no
+    /// use to whoever holds.
     pub(crate) fn may_rest(&self) -> bool {
-        let Session { phase, terms, service, flights, seq, asked, renewal, giving, actions, .. } = self;
+        let Session { phase, terms, flights, asked, renewal, giving, actions, .. } = self;
         let Asked {
             // Of no use to whoever holds.
             asked_to_queue: _,
@@ -128,21 +119,17 @@ impl Session {
         else {
             return false;
         };
-        let Renewal { due: _, ttl: renewed, extending: None, changing: None, heeds: false, again: false } = renewal
-        else {
+        let Renewal { due: _, ttl: _, extending: None, changing: None, heeds: false, again: false } = renewal else {
             return false;
         };
         let GivingBack { prev: None, given_until: _, secret: None } = giving else { return false };
-        let [None, renews, None, None] = flights else { return false };
-        let last_sent = renews.is_none_or(|sent| sent.get() == *seq && renewed.nanos() == service.ttl);
         let is_as_asked = terms.claim == claim(terms.ttl) && Span::of(terms.ttl).get() == terms.ttl;
-        *phase == Phase::Held && last_sent && is_as_asked && actions.is_empty()
+        *phase == Phase::Held && *flights == [None; 4] && is_as_asked && actions.is_empty()
     }
 
     /// What goes on of a session that [may rest](Self::may_rest).
     pub(crate) fn into_resting(self) -> Resting {
-        let Session { protocol, terms, service, waits, bound, inbox, seq, alive_until, flights, asked, lease, .. } =
-            self;
+        let Session { protocol, terms, service, waits, bound, inbox, seq, alive_until, asked, lease, .. } = self;
         let Terms { name: _, attempt, inbox: inbox_id, ttl, claim: _, card, fair, rank } = terms;
         let Lease { tokens, used: _, granted_at, valid_until, store_until } = lease;
         Resting {
@@ -156,7 +143,6 @@ impl Session {
             bound,
             published: asked.published,
             inbox,
-            renewing: flights[Op::Renew as usize].is_some(),
             renew: service.renew,
             seq,
             asked_ttl: Span::of(ttl),
