@@ -89,8 +89,8 @@ impl Resting {
 }
 
 impl Session {
-    /// Whether it holds, and nothing is in doubt, wanted, or on its way. Each field is looked at here, or kept, or of no
-    /// use to whoever holds.
+    /// Whether it holds, and nothing is in doubt, wanted, or on its way. Each field is looked at here, or kept, or of
+    /// no use to whoever holds.
     pub(crate) fn may_rest(&self) -> bool {
         let Session { phase, terms, flights, asked, renewal, giving, actions, .. } = self;
         let Asked {
