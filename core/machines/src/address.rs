@@ -45,6 +45,41 @@ pub fn based(url: &Url, written: &str) -> Result<()> {
     }
 }
 
+/// A further host of a list, as an address of its own.
+///
+/// # Errors
+/// `invalid_config` for what is none.
+pub fn listed(scheme: &str, text: &str) -> Result<Url> {
+    let is_host = !text.is_empty() && !text.contains(['@', '/']);
+    let parsed = is_host.then(|| Url::parse(&format!("{scheme}://{text}")).ok()).flatten();
+    parsed.ok_or_else(|| {
+        let written = format!("{scheme}://h1,h2,h3, user and password before the first");
+        invalid(format!("{text:?} in the list is no host; write {written}"))
+    })
+}
+
+/// Complains of a path where `store` has none.
+///
+/// # Errors
+/// `invalid_config`.
+pub fn pathless(url: &Url, store: &str) -> Result<()> {
+    match url.path() {
+        "" | "/" => Ok(()),
+        _ => Err(invalid(format!(
+            "an address of {store} has no path; what is to come before every lock's name is the option prefix"
+        ))),
+    }
+}
+
+/// The host and port of an address, this one where it has none, as they are written in one.
+///
+/// # Errors
+/// As [`decode`].
+pub fn authority(url: &Url, port: u16) -> Result<String> {
+    let (host, port) = (host(url)?, url.port().unwrap_or(port));
+    Ok(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+}
+
 /// The user and password that an address has; empty where it has none.
 ///
 /// # Errors

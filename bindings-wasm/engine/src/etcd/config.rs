@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_machines::address::{based, credentials, host, invalid};
+use lockwright_machines::address::credentials;
 use lockwright_machines::error::Result;
 use lockwright_machines::stores::etcd::lease::whole_seconds;
+use lockwright_machines::stores::etcd::members::members;
 use lockwright_machines::uri::Uri;
 
 use crate::settings::{self, Settings, elsewhere, without_files};
-
-const PORT: u16 = 2379;
 
 /// Everything that is known of a cluster before it is asked.
 #[derive(Debug)]
@@ -40,37 +39,12 @@ impl Config {
             "etcds" => true,
             other => return Err(elsewhere(other, "etcd, etcds", "take etcd://, or lockwright.component.wasm")),
         };
-        let more = uri.take_more_hosts();
-        let url = uri.url();
-        based(url, "etcd://user:password@host:2379")?;
-        if !matches!(url.path(), "" | "/") {
-            let message =
-                "an address of etcd has no path; what is to come before every lock's name is the option prefix";
-            return Err(invalid(message));
-        }
+        let members = members(uri)?;
         without_files(&uri.connect, is_secure)?;
-        let first = authority(&host(url)?, url.port());
-        let more = more.iter().map(|other| listed(other));
-        let members: Vec<Arc<str>> = [Ok(first)].into_iter().chain(more).collect::<Result<_>>()?;
         let shown = format!("{}://{}", uri.scheme(), members.join(","));
-        let login = credentials(url)?;
-        let ttl = whole_seconds(uri.lock.ttl);
+        let (login, ttl) = (credentials(uri.url())?, whole_seconds(uri.lock.ttl));
+        let members = members.into_iter().map(Arc::from).collect();
         Ok(Config { members, is_secure, ttl, settings: Settings::of(uri, shown, login)? })
-    }
-}
-
-fn authority(host: &str, port: Option<u16>) -> Arc<str> {
-    let port = port.unwrap_or(PORT);
-    if host.contains(':') { format!("[{host}]:{port}").into() } else { format!("{host}:{port}").into() }
-}
-
-/// A member behind the first one, with its port where it has one.
-fn listed(other: &str) -> Result<Arc<str>> {
-    let uri = Uri::parse(&format!("etcd://{other}"), lockwright_machines::options::ConnectOptions::default())?;
-    let url = uri.url();
-    match url.host() {
-        Some(_) if matches!(url.path(), "" | "/") => Ok(authority(&host(url)?, url.port())),
-        _ => Err(invalid("each member of a cluster is a host, with its port where that is not 2379")),
     }
 }
 

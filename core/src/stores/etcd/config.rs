@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use etcd_client::{Certificate, Identity, TlsOptions};
 use lockwright_machines::stores::etcd::lease::whole_seconds;
-use url::Url;
+use lockwright_machines::stores::etcd::members::members;
 
 use crate::error::Result;
 use crate::options::ConnectOptions;
-use crate::stores::address::{based, host, identity, listed, pathless, unusable, without_tls};
+use crate::stores::address::{identity, unusable, without_tls};
 use crate::stores::login::Login;
 use crate::uri::Uri;
-
-const PORT: u16 = 2379;
 
 /// Everything that is known of a cluster before it is dialled.
 pub(super) struct Config {
@@ -36,19 +34,14 @@ impl Config {
     /// # Errors
     /// `invalid_config` for a member that is no host, an option that does not fit, or a file that cannot be read.
     pub(super) fn read(uri: &mut Uri) -> Result<Self> {
-        let more = uri.take_more_hosts();
+        let members = members(uri)?;
         let (url, options) = (uri.url(), &uri.connect);
-        based(url, "etcd://user:password@host:2379")?;
-        pathless(url, "etcd")?;
         let secure = url.scheme() == "etcds";
-        let others = more.iter().map(|other| listed(url.scheme(), other));
-        let members: Vec<_> = [Ok(url.clone())].into_iter().chain(others).collect::<Result<_>>()?;
-        let endpoints = members.iter().map(|member| endpoint(member, secure)).collect::<Result<Vec<_>>>()?;
-        let hosts: Vec<_> = endpoints.iter().filter_map(|endpoint| Some(endpoint.split_once("//")?.1)).collect();
+        let scheme = if secure { "https" } else { "http" };
         Ok(Config {
             tls: tls(secure, options)?,
-            address: format!("{}://{}", url.scheme(), hosts.join(",")).into(),
-            endpoints,
+            address: format!("{}://{}", url.scheme(), members.join(",")).into(),
+            endpoints: members.iter().map(|member| format!("{scheme}://{member}")).collect(),
             prefix: options.prefix.clone(),
             ttl: whole_seconds(uri.lock.ttl),
             connect_timeout: options.connect_timeout,
@@ -62,15 +55,6 @@ impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.address)
     }
-}
-
-fn endpoint(member: &Url, secure: bool) -> Result<String> {
-    let host = match member.host() {
-        Some(url::Host::Ipv6(ip)) => format!("[{ip}]"),
-        _ => host(member)?,
-    };
-    let scheme = if secure { "https" } else { "http" };
-    Ok(format!("{scheme}://{host}:{}", member.port().unwrap_or(PORT)))
 }
 
 fn tls(wanted: bool, options: &ConnectOptions) -> Result<Option<TlsOptions>> {

@@ -5,5 +5,6 @@ pub mod failure;
 pub mod gateway;
 pub mod layouts;
 pub mod lease;
+pub mod members;
 pub mod transactions;
 pub mod wire;
