@@ -46,7 +46,7 @@ impl Etcd {
         }
         watch.waiters.push(write);
         if is_new {
-            let body = gateway::watch(&Keys::beginning(&below(&lock)), None);
+            let body = gateway::watch(&Keys::beginning(&below(&lock)));
             self.post(now, For::Watch(lock), gateway::WATCH, body);
         }
     }

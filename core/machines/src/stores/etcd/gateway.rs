@@ -104,10 +104,9 @@ pub fn of_lease(id: i64) -> String {
     format!(r#"{{"ID":"{id}"}}"#)
 }
 
-/// What has deletions told, of these keys, from now on or after that revision.
-pub fn watch(of: &Keys, after: Option<i64>) -> String {
-    let start = after.map(|after| format!(r#","start_revision":"{}""#, after + 1)).unwrap_or_default();
-    format!(r#"{{"create_request":{{{},"filters":["NOPUT"]{start}}}}}"#, keys(of))
+/// What has deletions told, of these keys, from now on.
+pub fn watch(of: &Keys) -> String {
+    format!(r#"{{"create_request":{{{},"filters":["NOPUT"]}}}}"#, keys(of))
 }
 
 /// What gives a token.
@@ -166,11 +165,6 @@ pub fn lives(body: &[u8]) -> Option<i64> {
     let value = read(body)?;
     revision(&value)?;
     number(&value, "TTL")
-}
-
-/// Whether a lease was given back.
-pub fn revoked(body: &[u8]) -> Option<()> {
-    revision(&read(body)?).map(drop)
 }
 
 /// A token.
@@ -318,10 +312,7 @@ mod tests {
             transaction(&Transaction::when([made, value])),
             r#"{"compare":[{"key":"eC8=","range_end":"eDA=","target":"CREATE","result":"LESS","create_revision":"5"},{"key":"eA==","target":"VALUE","result":"EQUAL","value":"dg=="}],"success":[],"failure":[]}"#
         );
-        assert_eq!(
-            watch(&Keys::one("x/a"), Some(7)),
-            r#"{"create_request":{"key":"eC9h","filters":["NOPUT"],"start_revision":"8"}}"#
-        );
+        assert_eq!(watch(&Keys::one("x/a")), r#"{"create_request":{"key":"eC9h","filters":["NOPUT"]}}"#);
         assert_eq!(authenticate("u\"", "p"), r#"{"name":"u\"","password":"p"}"#);
     }
 
