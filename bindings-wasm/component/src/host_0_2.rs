@@ -22,6 +22,31 @@ pub(crate) fn random() -> Random {
     Box::new(|| Some(u128::from(get_random_u64()) << 64 | u128::from(get_random_u64())))
 }
 
+impl Network {
+    /// Hears what came while no code ran, and what time it is.
+    pub(crate) fn hear(&mut self, engine: &mut Engine) -> Time {
+        let at = now();
+        engine.look(at);
+        self.work(engine);
+        at
+    }
+
+    /// Does all that can be done at once.
+    fn work(&mut self, engine: &mut Engine) {
+        loop {
+            let mut more = false;
+            while let Some(action) = engine.next_action() {
+                self.perform(engine, action);
+                more = true;
+            }
+            more |= self.advance(engine);
+            if !more {
+                return;
+            }
+        }
+    }
+}
+
 impl Shared {
     /// Lets the network work until the engine says so, or `limit`.
     pub(crate) fn until(&self, limit: Option<Time>, done: impl Fn(&Engine, Time) -> bool) -> Time {

@@ -7,7 +7,6 @@ use lockwright_machines::address::invalid;
 use lockwright_machines::error::Result;
 use lockwright_machines::reach::unknown_host;
 use lockwright_machines::stores::etcd::gateway::REQUIRES_LEADER;
-use lockwright_machines::time::Time;
 use lockwright_wasm_engine::etcd::{Action, Config, Etcd, Post};
 use wasip2::http::outgoing_handler::handle;
 use wasip2::http::types::{
@@ -89,33 +88,13 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Hears what came while no code ran, and what time it is.
-    pub(crate) fn hear(&mut self, engine: &mut Engine) -> Time {
-        let at = now();
-        engine.look(at);
-        self.work(engine);
-        at
+    /// Takes each exchange a step further; whether one could be.
+    pub(super) fn advance(&mut self, engine: &mut Engine) -> bool {
+        let numbers: Vec<u64> = self.exchanges.keys().copied().collect();
+        numbers.into_iter().fold(false, |more, number| self.go_on(engine, number) | more)
     }
 
-    /// Does all that can be done at once.
-    pub(super) fn work(&mut self, engine: &mut Engine) {
-        loop {
-            let mut more = false;
-            while let Some(action) = engine.next_action() {
-                self.perform(engine, action);
-                more = true;
-            }
-            let numbers: Vec<u64> = self.exchanges.keys().copied().collect();
-            for number in numbers {
-                more |= self.go_on(engine, number);
-            }
-            if !more {
-                return;
-            }
-        }
-    }
-
-    fn perform(&mut self, engine: &mut Engine, action: Action) {
+    pub(super) fn perform(&mut self, engine: &mut Engine, action: Action) {
         match action {
             Action::Post(post) => {
                 let number = post.number;

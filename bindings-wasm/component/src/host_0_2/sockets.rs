@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::io;
 
 use lockwright_machines::reach::unknown_host;
-use lockwright_machines::time::Time;
 use lockwright_wasm_engine::redis::{Action, Which};
 use wasip2::io::poll::Pollable;
 use wasip2::io::streams::{InputStream, OutputStream, StreamError};
@@ -58,32 +57,12 @@ impl Network {
         }
     }
 
-    /// Hears what came while no code ran, and what time it is.
-    pub(crate) fn hear(&mut self, engine: &mut Engine) -> Time {
-        let at = now();
-        engine.look(at);
-        self.work(engine);
-        at
+    /// Takes both connections a step further; whether one could be.
+    pub(super) fn advance(&mut self, engine: &mut Engine) -> bool {
+        [Which::Requests, Which::Inbox].into_iter().fold(false, |more, which| self.go_on(engine, which) | more)
     }
 
-    /// Does all that can be done at once.
-    pub(super) fn work(&mut self, engine: &mut Engine) {
-        loop {
-            let mut more = false;
-            while let Some(action) = engine.next_action() {
-                self.perform(engine, action);
-                more = true;
-            }
-            for which in [Which::Requests, Which::Inbox] {
-                more |= self.go_on(engine, which);
-            }
-            if !more {
-                return;
-            }
-        }
-    }
-
-    fn perform(&mut self, engine: &mut Engine, action: Action) {
+    pub(super) fn perform(&mut self, engine: &mut Engine, action: Action) {
         match action {
             Action::Dial(which) => {
                 *self.of(which) = Socket::Closed;
