@@ -65,7 +65,7 @@ use std::time::Duration;
 
 use super::change::Changing;
 use super::front::Front;
-use super::recipe::{REVOKE, Recipe, numbered};
+use super::recipe::{REVOKE, Recipe};
 use super::sweep::Sweep;
 use super::{CHILDREN, CREATE, EXISTS, GET, Stat, WATCH};
 use super::{after_sync, child, created, delete, deleted, first, found, garbled, names, on, stat, synced, unmade};
@@ -581,7 +581,7 @@ impl Contender {
     /// The node of this attempt was made, and nothing was listed.
     fn followed(&mut self) -> Result<Step> {
         let Some((own, earlier)) = self.own.as_ref().zip(self.front) else { return self.list() };
-        let number = numbered(&own.name, self.recipe.word()).and_then(|number| number.parse().ok());
+        let number = self.recipe.place(&own.name).and_then(|place| place.parse().ok());
         match number {
             Some(number) if number <= LAST_SEQUENCE && earlier.is_followed_by(number, own.stat.czxid) => {
                 self.front = Some(Front::at(number, own.stat.czxid, Some(earlier)));
