@@ -620,7 +620,7 @@ fn whoever_is_not_known_or_has_no_rights_is_told() {
         format!("{base}?store_timeout=2s&{}", left.join("&"))
     };
     // Neither an authority that nobody knows nor a client without a certificate is taken.
-    assert_eq!(fails(&without(&["ca="])), Kind::Unavailable);
+    assert_eq!(fails(&without(&["ca="])), Kind::Auth);
     assert_eq!(fails(&without(&["cert=", "key="])), Kind::Unavailable);
     // A certificate names its user, too.
     let by_certificate = format!("etcds://{}?{options}", base.split('@').nth(1).unwrap());

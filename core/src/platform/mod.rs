@@ -18,7 +18,14 @@ pub(crate) mod random;
 pub(crate) mod runtime;
 #[cfg(feature = "redis")]
 pub(crate) mod socket;
-#[cfg(any(feature = "memcached", feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(
+    feature = "etcd",
+    feature = "memcached",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "zookeeper"
+))]
 pub(crate) mod stream;
 pub(crate) mod thread;
 pub(crate) mod timer;

@@ -46,9 +46,16 @@ mod comparison;
 ))]
 mod login;
 mod nodes;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod pipe;
-#[cfg(any(feature = "memcached", feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(
+    feature = "etcd",
+    feature = "memcached",
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "zookeeper"
+))]
 mod reach;
 mod registry;
 #[cfg(all(test, any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
@@ -56,7 +63,7 @@ mod registry;
 mod requests;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod sql;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 mod tls;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod topics;

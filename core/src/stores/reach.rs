@@ -9,7 +9,7 @@ use crate::error::{Error, Kind};
 
 /// Why a connection could not be made. Without and with TLS addresses begin with `schemes`.
 pub(super) fn unreachable(schemes: [&'static str; 2], has_tls: bool, error: io::Error) -> Error {
-    #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+    #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
     if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         let (kind, message) = match tls {
             rustls::Error::InvalidCertificate(_) => {

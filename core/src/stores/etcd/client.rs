@@ -1,6 +1,7 @@
 //! One cluster: a connection to one member at a time, the client's lease, and its watches. All of it lives in the
 //! background runtime, since the caller's own may end before the connection does.
 
+use std::mem;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -102,8 +103,8 @@ impl Etcd {
             }
             line.number
         };
-        let endpoint = &self.config.endpoints[number % self.config.endpoints.len()];
-        match dial(&self.config, endpoint).await {
+        let member = &self.config.members[number % self.config.members.len()];
+        match dial(&self.config, member).await {
             Ok(client) => {
                 let client = Arc::new(client);
                 locked(&self.line).client = Some(client.clone());
@@ -132,7 +133,7 @@ impl Etcd {
     /// answers nobody is left, if there is another.
     fn silent(&self, sent: Time) {
         let mut line = locked(&self.line);
-        if self.config.endpoints.len() > 1 && line.heard.is_none_or(|heard| heard < sent) {
+        if self.config.members.len() > 1 && line.heard.is_none_or(|heard| heard < sent) {
             line.gives_way();
         }
     }
@@ -150,7 +151,7 @@ impl Etcd {
     where
         F: Future<Output = Result<T, Failure>>,
     {
-        let mut left = self.config.endpoints.len();
+        let mut left = self.config.members.len();
         let mut told = None;
         loop {
             left -= 1;
@@ -179,9 +180,8 @@ impl Etcd {
     }
 
     pub(super) async fn txn(&self, transaction: &Transaction) -> Result<Response, Failure> {
-        let txn = grpc::txn(transaction);
         let done = self.over_a_line(|client| {
-            let txn = txn.clone();
+            let txn = grpc::txn(transaction);
             async move { answered(client.kv_client().txn(txn).await) }
         });
         done.await.map(|done| grpc::response(&done))
@@ -194,6 +194,17 @@ impl Etcd {
             self.leases.over(lease);
         }
         done
+    }
+
+    /// Has `joins` done, and reads why nothing was where it was not: that makes a message a third longer, and is sent
+    /// along only with a `try`, which is often refused.
+    async fn join(&self, request: &Request, lease: &Lease, mut joins: Transaction) -> Result<Response, Failure> {
+        let reads = if request.call.name == "try" { Vec::new() } else { mem::take(&mut joins.failure) };
+        let response = self.under(lease, &joins).await?;
+        if response.succeeded || reads.is_empty() {
+            return Ok(response);
+        }
+        self.txn(&Transaction::of(reads)).await
     }
 
     async fn perform(&self, requests: &Requests, limit: Time) -> Answered {
@@ -240,7 +251,8 @@ impl Etcd {
                 let lease = self.lease().await?;
                 let fence = lease.fence();
                 let copied = self.watches.copies(&request.key);
-                let response = self.under(&lease, &said(transactions::join(request, &lease, fence, !copied))?).await?;
+                let joins = said(transactions::join(request, &lease, fence, !copied))?;
+                let response = self.join(request, &lease, joins).await?;
                 match transactions::joined(request, &response, &lease, fence) {
                     Joined::Told(reply) => Ok(self.told(request, reply)),
                     Joined::Fenced { fence, reply } => {

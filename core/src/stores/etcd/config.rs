@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{Certificate, Identity, TlsOptions};
+use http::uri::Authority;
 use lockwright_machines::stores::etcd::lease::whole_seconds;
 use lockwright_machines::stores::etcd::members::members;
+use rustls::ClientConfig;
 
 use crate::error::Result;
 use crate::options::ConnectOptions;
-use crate::stores::address::{identity, unusable, without_tls};
+use crate::stores::address::{invalid, without_tls};
 use crate::stores::login::Login;
+use crate::stores::tls::{self, Tls};
 use crate::uri::Uri;
 
 /// Everything that is known of a cluster before it is dialled.
 pub(super) struct Config {
-    /// Its members, each as a URL that the client library knows.
-    pub(super) endpoints: Vec<String>,
-    pub(super) tls: Option<TlsOptions>,
+    pub(super) members: Vec<Member>,
     pub(super) prefix: String,
     /// How long the client's lease lasts without a sign of life.
     pub(super) ttl: Duration,
@@ -28,6 +28,22 @@ pub(super) struct Config {
     pub(super) login: Login,
 }
 
+/// One of the members.
+#[derive(Clone)]
+pub(super) struct Member {
+    pub(super) authority: Authority,
+    pub(super) tls: Option<Tls>,
+}
+
+impl Member {
+    /// Its host and port, as they are looked up.
+    pub(super) fn target(&self) -> (&str, u16) {
+        let host = self.authority.host();
+        let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+        (host, self.authority.port_u16().unwrap_or_default())
+    }
+}
+
 impl Config {
     /// Reads an address and its options.
     ///
@@ -36,12 +52,13 @@ impl Config {
     pub(super) fn read(uri: &mut Uri) -> Result<Self> {
         let members = members(uri)?;
         let (url, options) = (uri.url(), &uri.connect);
-        let secure = url.scheme() == "etcds";
-        let scheme = if secure { "https" } else { "http" };
+        let tls = match url.scheme() {
+            "etcds" => Some(http2(options)?),
+            _ => without_tls("etcds://", options).map(|()| None)?,
+        };
         Ok(Config {
-            tls: tls(secure, options)?,
             address: format!("{}://{}", url.scheme(), members.join(",")).into(),
-            endpoints: members.iter().map(|member| format!("{scheme}://{member}")).collect(),
+            members: members.iter().map(|named| member(named, tls.as_ref())).collect::<Result<_>>()?,
             prefix: options.prefix.clone(),
             ttl: whole_seconds(uri.lock.ttl),
             connect_timeout: options.connect_timeout,
@@ -57,24 +74,21 @@ impl std::fmt::Debug for Config {
     }
 }
 
-fn tls(wanted: bool, options: &ConnectOptions) -> Result<Option<TlsOptions>> {
-    if !wanted {
-        return without_tls("etcds://", options).map(|()| None);
-    }
-    let tls = match &options.ca {
-        Some(file) => TlsOptions::new().ca_certificate(Certificate::from_pem(pem("ca", file)?)),
-        None => TlsOptions::new().with_native_roots(),
-    };
-    Ok(Some(match identity(options)? {
-        None => tls,
-        Some((cert, key)) => tls.identity(Identity::from_pem(pem("cert", cert)?, pem("key", key)?)),
-    }))
+/// TLS for servers of HTTP/2.
+fn http2(options: &ConnectOptions) -> Result<Arc<ClientConfig>> {
+    let mut config = ClientConfig::clone(&*tls::config(options)?);
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(Arc::new(config))
 }
 
-fn pem(option: &str, file: &str) -> Result<Vec<u8>> {
-    let bytes = std::fs::read(file).map_err(|error| unusable(option, file).caused_by(error))?;
-    let is_pem = bytes.windows(11).any(|part| part == b"-----BEGIN ");
-    is_pem.then_some(bytes).ok_or_else(|| unusable(option, file))
+fn member(named: &str, tls: Option<&Arc<ClientConfig>>) -> Result<Member> {
+    let authority = named.parse::<Authority>();
+    let authority = authority.map_err(|error| invalid(format!("{named:?} is no host and port")).caused_by(error))?;
+    let mut member = Member { authority, tls: None };
+    if let Some(config) = tls {
+        member.tls = Some(Tls { config: config.clone(), name: tls::name(member.target().0)? });
+    }
+    Ok(member)
 }
 
 #[cfg(test)]
@@ -88,23 +102,17 @@ mod tests {
 
     #[test]
     fn addresses_of_every_kind_are_read() {
-        for (text, endpoints, address) in [
-            ("etcd://h", &["http://h:2379"][..], "etcd://h:2379"),
-            ("etcd://", &["http://localhost:2379"], "etcd://localhost:2379"),
-            ("etcds://h:1/?ttl=5s", &["https://h:1"], "etcds://h:1"),
-            ("etcd://[::1]:2,h3", &["http://[::1]:2", "http://h3:2379"], "etcd://[::1]:2,h3:2379"),
-            (
-                "etcd://u:p@a,b:7,c?prefix=x",
-                &["http://a:2379", "http://b:7", "http://c:2379"],
-                "etcd://a:2379,b:7,c:2379",
-            ),
+        for (text, targets, address) in [
+            ("etcd://h", &[("h", 2379)][..], "etcd://h:2379"),
+            ("etcd://", &[("localhost", 2379)], "etcd://localhost:2379"),
+            ("etcds://h:1/?ttl=5s", &[("h", 1)], "etcds://h:1"),
+            ("etcd://[::1]:2,h3", &[("::1", 2), ("h3", 2379)], "etcd://[::1]:2,h3:2379"),
+            ("etcd://u:p@a,b:7,c?prefix=x", &[("a", 2379), ("b", 7), ("c", 2379)], "etcd://a:2379,b:7,c:2379"),
         ] {
             let config = read(text).unwrap();
-            assert_eq!(
-                (&config.endpoints[..], &*config.address),
-                (&endpoints.iter().map(|e| (*e).to_owned()).collect::<Vec<_>>()[..], address),
-                "{text}"
-            );
+            let members: Vec<_> = config.members.iter().map(Member::target).collect();
+            assert_eq!((&members[..], &*config.address), (targets, address), "{text}");
+            assert!(config.members.iter().all(|member| member.tls.is_some() == text.starts_with("etcds")), "{text}");
         }
         assert_eq!(read("etcd://h?ttl=1500ms").unwrap().ttl, Duration::from_secs(2));
         let credentials = read("etcd://us%3Aer:hun%40ter2@h,g").unwrap().login.credentials().unwrap();

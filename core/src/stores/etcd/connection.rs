@@ -1,35 +1,43 @@
 //! A connection to one member of the cluster, and what a call over it came to.
 
 use std::io;
-use std::time::Duration;
+use std::net::SocketAddr;
 
 use etcd_client::{Client, ConnectOptions};
-use lockwright_machines::error::with_nobody_there;
+use http::uri::Scheme;
+use tokio::time::timeout;
 
-use super::config::Config;
+use super::channel::{self, Unsent};
+use super::config::{Config, Member};
 use super::failure::{Failure, silent};
+use crate::platform::stream::Stream;
+use crate::stores::pipe::Pipe;
+use crate::stores::reach;
 
-/// How often a connection that carries nothing is looked at, and how long it may take to say that it is there.
-const PINGS: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3));
-
-/// Dials the member at `endpoint`. The library dials at the first call, except for who has a password.
-pub(super) async fn dial(config: &Config, endpoint: &str) -> std::result::Result<Client, Failure> {
+/// Dials that member.
+pub(super) async fn dial(config: &Config, member: &Member) -> Result<Client, Failure> {
     let credentials = config.login.credentials_aside().await.map_err(Failure::NotSent)?;
+    let pipe =
+        timeout(config.connect_timeout, reached(member)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    let has_tls = member.tls.is_some();
+    let pipe = pipe.map_err(|error| Failure::NotSent(reach::unreachable(["etcd://", "etcds://"], has_tls, error)))?;
+    let scheme = if has_tls { Scheme::HTTPS } else { Scheme::HTTP };
+    let channel = channel::over(pipe, scheme, member.authority.clone()).await;
+    let channel = channel.map_err(|error| Failure::NotSent(silent("the connection to etcd cannot be used", error)))?;
     // Whoever is cut off from the leader says so, instead of answering what it last knew.
-    let mut options = ConnectOptions::new()
-        .with_connect_timeout(config.connect_timeout)
-        .with_keep_alive(PINGS.0, PINGS.1)
-        .with_keep_alive_while_idle(true)
-        .with_auto_token_refresh(true)
-        .with_require_leader(true);
-    if let Some(tls) = &config.tls {
-        options = options.with_tls(tls.clone());
-    }
+    let mut options = ConnectOptions::new().with_auto_token_refresh(true).with_require_leader(true);
     if !credentials.user.is_empty() {
         options = options.with_user(credentials.user.clone(), credentials.password.clone());
     }
     // Nothing that concerns a lock was sent.
-    Client::connect([endpoint], Some(options)).await.map_err(|error| failure(error).harmless())
+    Client::from_channel(channel, Some(options)).await.map_err(|error| failure(error).harmless())
+}
+
+/// A connection on which nothing was said yet.
+async fn reached(member: &Member) -> io::Result<Pipe> {
+    let found = tokio::net::lookup_host(member.target()).await;
+    let found: Vec<SocketAddr> = found.map_err(reach::unknown_host)?.collect();
+    Pipe::over(Stream::to(&found).await?, member.tls.as_ref()).await
 }
 
 /// What an error of the library says of the call.
@@ -43,26 +51,14 @@ pub(super) fn failure(error: etcd_client::Error) -> Failure {
 
 /// No answer: whether the request can have left is in what caused it.
 fn unanswered(status: impl std::error::Error + Send + Sync + 'static) -> Failure {
-    let (mut never_left, mut refused) = (false, false);
-    let mut cause = status.source();
-    while let Some(error) = cause {
-        let io = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        refused |= io == Some(io::ErrorKind::ConnectionRefused);
-        let told = error.to_string();
-        never_left |= refused
-            || ["tcp connect error", "dns error", "client error (Connect)"].iter().any(|part| told.contains(part));
-        cause = error.source();
+    let causes = std::iter::successors(status.source(), |error| error.source());
+    if causes.into_iter().any(|error| error.is::<Unsent>()) {
+        return Failure::NotSent(silent(
+            "the connection to etcd had ended; see the cause and the server's log",
+            status,
+        ));
     }
-    match never_left {
-        true if refused => {
-            let message = "nothing listens there; start the server or correct the address";
-            Failure::NotSent(with_nobody_there(silent(message, status)))
-        }
-        true => Failure::NotSent(silent("no connection; see the cause, the server's log and the address", status)),
-        false => {
-            Failure::Unknown(silent("the connection to etcd was lost, or the cluster did not answer in time", status))
-        }
-    }
+    Failure::Unknown(silent("the connection to etcd was lost, or the cluster did not answer in time", status))
 }
 
 /// What a reply that the library gave says of the call.

@@ -1,5 +1,6 @@
 #![doc = include_str!("docs.md")]
 
+mod channel;
 mod client;
 mod config;
 mod connection;
