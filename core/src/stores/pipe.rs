@@ -1,6 +1,8 @@
 //! A connection of tasks, with TLS or without.
 
 use std::io::{self, IoSlice};
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -8,6 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+use super::reach::unknown_host;
 use super::tls::Tls;
 use crate::platform::stream::Stream;
 
@@ -18,6 +22,14 @@ pub(super) enum Pipe {
 }
 
 impl Pipe {
+    /// One to that host and port.
+    #[cfg(any(feature = "etcd", feature = "zookeeper"))]
+    pub(super) async fn to(target: (&str, u16), tls: Option<&Tls>) -> io::Result<Self> {
+        let found = tokio::net::lookup_host(target).await;
+        let found: Vec<SocketAddr> = found.map_err(unknown_host)?.collect();
+        Self::over(Stream::to(&found).await?, tls).await
+    }
+
     /// One over `stream`, which is connected.
     pub(super) async fn over(stream: Stream, tls: Option<&Tls>) -> io::Result<Self> {
         let Some(Tls { config, name }) = tls else { return Ok(Pipe::Plain(stream)) };

@@ -1,7 +1,6 @@
 //! A connection to one member of the cluster, and what a call over it came to.
 
 use std::io;
-use std::net::SocketAddr;
 
 use etcd_client::{Client, ConnectOptions};
 use http::uri::Scheme;
@@ -10,15 +9,15 @@ use tokio::time::timeout;
 use super::channel::{self, Unsent};
 use super::config::{Config, Member};
 use super::failure::{Failure, silent};
-use crate::platform::stream::Stream;
 use crate::stores::pipe::Pipe;
 use crate::stores::reach;
 
 /// Dials that member.
 pub(super) async fn dial(config: &Config, member: &Member) -> Result<Client, Failure> {
     let credentials = config.login.credentials_aside().await.map_err(Failure::NotSent)?;
-    let pipe =
-        timeout(config.connect_timeout, reached(member)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    let pipe = timeout(config.connect_timeout, Pipe::to(member.target(), member.tls.as_ref()))
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     let has_tls = member.tls.is_some();
     let pipe = pipe.map_err(|error| Failure::NotSent(reach::unreachable(["etcd://", "etcds://"], has_tls, error)))?;
     let scheme = if has_tls { Scheme::HTTPS } else { Scheme::HTTP };
@@ -31,13 +30,6 @@ pub(super) async fn dial(config: &Config, member: &Member) -> Result<Client, Fai
     }
     // Nothing that concerns a lock was sent.
     Client::from_channel(channel, Some(options)).await.map_err(|error| failure(error).harmless())
-}
-
-/// A connection on which nothing was said yet.
-async fn reached(member: &Member) -> io::Result<Pipe> {
-    let found = tokio::net::lookup_host(member.target()).await;
-    let found: Vec<SocketAddr> = found.map_err(reach::unknown_host)?.collect();
-    Pipe::over(Stream::to(&found).await?, member.tls.as_ref()).await
 }
 
 /// What an error of the library says of the call.

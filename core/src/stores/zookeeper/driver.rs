@@ -3,7 +3,6 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -19,7 +18,6 @@ use super::greeting;
 use super::sasl::Exchange;
 use super::wire::{self, Head, Reader};
 use crate::error::{Error, Kind, Result};
-use crate::platform::stream::Stream;
 use crate::platform::{clock, random};
 use crate::stores::pipe::Pipe;
 use crate::stores::reach;
@@ -113,9 +111,7 @@ fn shuffled(servers: &[Server]) -> Vec<Server> {
 
 /// A connection on which nothing was said yet.
 pub(super) async fn reached(server: &Server) -> io::Result<Pipe> {
-    let found = tokio::net::lookup_host((server.host.as_str(), server.port)).await;
-    let found: Vec<SocketAddr> = found.map_err(reach::unknown_host)?.collect();
-    Pipe::over(Stream::to(&found).await?, server.tls.as_ref()).await
+    Pipe::to((server.host.as_str(), server.port), server.tls.as_ref()).await
 }
 
 /// The next frame of what has come or comes.
