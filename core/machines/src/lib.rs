@@ -31,6 +31,7 @@ pub mod error;
 pub mod finding;
 pub mod gate;
 pub mod guarantee;
+mod hex;
 pub mod kit;
 pub mod layout_choice;
 pub mod lease;

@@ -25,6 +25,7 @@ use smallvec::SmallVec;
 use crate::error::{Error, Kind};
 use crate::gate::{Answer, CountOperation, Gate, LatchPlan};
 use crate::guarantee::Guarantees;
+use crate::hex::Hex;
 use crate::lease::{Inspection, ReleaseOutcome};
 use crate::options::AcquireOptions;
 use crate::rank::Rank;
@@ -38,7 +39,7 @@ pub struct AttemptId(pub u128);
 
 impl fmt::Display for AttemptId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
+        f.write_str(&Hex::of(self.0))
     }
 }
 

@@ -1,11 +1,12 @@
 //! UUIDs, as text.
 
+use crate::hex::Hex;
 use crate::protocol::AttemptId;
 
 /// These 128 bits as UUIDs are written.
 pub(crate) fn written(bits: u128) -> String {
-    let hex = format!("{bits:032x}");
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    let hex = Hex::of(bits);
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
 /// An attempt as UUIDs are written. Its bits are as they are: nobody looks at the version in an owner.

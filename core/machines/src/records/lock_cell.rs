@@ -23,6 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::hex;
 use crate::protocol::{AttemptId, InboxId, StoreEvent, Terms};
 use crate::rank::Rank;
 use crate::time::StoreTime;
@@ -66,17 +67,6 @@ impl Claimant {
     }
 }
 
-/// Each byte in hexadecimal digits.
-const HEX: [[u8; 2]; 256] = {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let (mut all, mut byte) = ([[0; 2]; 256], 0);
-    while byte < 256 {
-        all[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
-        byte += 1;
-    }
-    all
-};
-
 impl Claimant {
     /// As it is written to a store.
     pub fn text(&self) -> Arc<str> {
@@ -84,13 +74,12 @@ impl Claimant {
     }
 
     fn digits(&self) -> [u8; 56] {
-        // Written with every request: formatting number by number would cost more than the rest of the machine.
         let mut bytes = [0; 24];
         bytes[..16].copy_from_slice(&self.attempt.0.to_be_bytes());
         bytes[16..].copy_from_slice(&self.inbox.0.to_be_bytes());
         let mut text = [b'0'; 56];
         for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
-            pair.copy_from_slice(&HEX[usize::from(byte)]);
+            pair.copy_from_slice(&hex::PAIRS[usize::from(byte)]);
         }
         let mut claim = self.claim.as_millis() as u64;
         for digit in text[48..].iter_mut().rev() {

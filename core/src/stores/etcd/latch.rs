@@ -60,7 +60,10 @@ pub(super) fn plan(request: &Request) -> Option<Plan> {
         "look" => 4,
         _ => 2,
     };
-    Some(Plan { count: int(request, at).ok()?, idle: int(request, at + 1).ok()? })
+    match request.args.get(at..at + 2) {
+        Some([Arg::Int(count), Arg::Int(idle)]) => Some(Plan { count: *count, idle: *idle }),
+        _ => None,
+    }
 }
 
 fn put_count(name: &str, count: i64, idle: i64, lease: i64) -> Op {

@@ -24,6 +24,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Kind};
+use crate::hex::Hex;
 use crate::lease::{BARRIER, LATCH, LOCK};
 use crate::protocol::AttemptId;
 use crate::share::{Primitive, Share};
@@ -124,7 +125,7 @@ impl Part {
     /// The key of an attempt at this part of `name`, or of the seat that it has.
     pub fn own_key(self, name: &str, attempt: AttemptId) -> Arc<str> {
         match self {
-            Part::Lock => format!("{name}/{attempt}"),
+            Part::Lock => [name, "/", &Hex::of(attempt.0)].concat(),
             Part::Read => format!("{name}/{READ}/{attempt}.{READ}"),
             Part::Write => format!("{name}/{WRITE}/{attempt}.{WRITE}"),
             Part::Permits { take, permits } => format!("{name}/{PERMITS}/{attempt}.{take}.{permits}"),

@@ -445,8 +445,8 @@ impl Contender {
 
     /// What makes the node of this attempt.
     fn creation(&self) -> Request {
-        let path = child(&self.dir, &format!("{}{}", self.prefix, self.recipe.word()));
-        Request::new(&CREATE, path, [Arg::Text(self.terms.card.clone())])
+        let path = [&*self.dir, "/", &*self.prefix, self.recipe.word()].concat();
+        Request::new(&CREATE, path.into(), [Arg::Text(self.terms.card.clone())])
     }
 
     /// Whether the node of this attempt was made; not where the directory is missing.

@@ -192,7 +192,7 @@ fn first(doing: impl Into<Doing>, replies: &[Reply]) -> Result<&Reply> {
 }
 
 fn child(dir: &str, name: &str) -> Arc<str> {
-    format!("{dir}/{name}").into()
+    [dir, "/", name].concat().into()
 }
 
 /// What identifies one node: a name can come back, its `czxid` cannot.

@@ -20,6 +20,7 @@ use super::{CONTAINER, PERSISTENT};
 use crate::lease::{BARRIER, LATCH};
 use crate::protocol::{AttemptId, Call};
 use crate::share::ALL;
+use crate::uuid::uuid;
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -275,8 +276,7 @@ pub(super) fn sequence_of(name: &str) -> Option<i32> {
 
 /// How Curator marks what one attempt made (`ProtectedUtils`): the attempt is the uuid.
 pub(super) fn protection(attempt: AttemptId) -> Arc<str> {
-    let hex = attempt.to_string();
-    format!("_c_{}-{}-{}-{}-{}-", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]).into()
+    ["_c_", &uuid(attempt), "-"].concat().into()
 }
 
 /// Whether the child `name` is none of Curator's, whose uuids are of version 4, as one in 64 of ours is.
