@@ -13,6 +13,22 @@ pub(crate) const PAIRS: [[u8; 2]; 256] = {
     all
 };
 
+/// The number that these digits are, which are none that is written in another way.
+pub(crate) fn read(digits: &[u8]) -> Option<u128> {
+    let digit = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let fits = (1..=32).contains(&digits.len());
+    // By parts of a word, which is cheaper than all of it digit by digit.
+    let word = |part: &[u8]| part.iter().try_fold(0_u64, |word, next| Some(word << 4 | u64::from(digit(*next)?)));
+    let parts = digits.chunks(16).map(|part| Some((word(part)?, part.len())));
+    let join =
+        |bits: u128, part: Option<(u64, usize)>| part.map(|(word, length)| bits << (4 * length) | u128::from(word));
+    parts.into_iter().try_fold(0, join).filter(|_| fits)
+}
+
 /// A number of 128 bits, as its 32 digits.
 pub(crate) struct Hex([u8; 32]);
 
@@ -41,7 +57,15 @@ mod tests {
     #[test]
     fn digits_are_as_they_are_formatted() {
         for bits in [0, 1, u128::MAX, 0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978] {
-            assert_eq!(*Hex::of(bits), format!("{bits:032x}"));
+            let digits = format!("{bits:032x}");
+            assert_eq!((&*Hex::of(bits), read(digits.as_bytes())), (&*digits, Some(bits)));
+        }
+        assert_eq!(
+            ["a", "0102030405060708090a"].map(|text| read(text.as_bytes())),
+            [Some(10), Some(0x0102_0304_0506_0708_090a)]
+        );
+        for wrong in ["", "A", "+1", "g", "-1", &"0".repeat(33)] {
+            assert_eq!(read(wrong.as_bytes()), None, "{wrong}");
         }
     }
 }

@@ -64,7 +64,7 @@ impl<C: Compared> Store<C> for InText {
 
     fn check(&mut self, _: &Model<C>) -> Result<(), TestCaseError> {
         let text = self.written.as_ref().map(|it| it.record.clone());
-        let again = text.as_deref().map(|text| text::write(&text::read(text).unwrap()));
+        let again = text.as_deref().map(|text| text::write(&text::read(text).unwrap(), 0));
         prop_assert_eq!(again.as_deref(), text.as_deref());
         Ok(())
     }

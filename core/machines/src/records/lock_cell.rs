@@ -56,13 +56,15 @@ impl Claimant {
 
     /// Reads the text kept at a store; `None` for anything that is not one.
     pub fn parse(text: &str) -> Option<Self> {
-        if text.len() != 56 || !text.is_ascii() {
+        let (attempt, rest) = text.as_bytes().split_first_chunk::<32>()?;
+        let (inbox, claim) = rest.split_first_chunk::<16>()?;
+        if claim.len() != 8 {
             return None;
         }
         Some(Claimant {
-            attempt: AttemptId(u128::from_str_radix(&text[..32], 16).ok()?),
-            inbox: InboxId(u64::from_str_radix(&text[32..48], 16).ok()?),
-            claim: Duration::from_millis(text[48..].parse().ok()?),
+            attempt: AttemptId(hex::read(attempt)?),
+            inbox: InboxId(u64::try_from(hex::read(inbox)?).ok()?),
+            claim: Duration::from_millis(std::str::from_utf8(claim).ok()?.parse().ok()?),
         })
     }
 }

@@ -103,16 +103,21 @@ struct PartyText {
 /// Whose it is, until when it is remembered, and the index and the generation of whoever passed.
 type FateText = (String, i64, Option<(u32, u64)>);
 
-/// The text of a record.
-pub fn write(record: &Record) -> String {
+/// Room for what a record may be longer than the one before it.
+const ROOM: usize = 128;
+
+/// The text of a record, which is probably about as long as that.
+pub fn write(record: &Record, length: usize) -> String {
     let text = match record {
         Record::Lock(cell, line) => lock(cell, line),
         Record::Shared(cell, beside) => shared(cell, beside),
         Record::Latch(cell, beside) => latch(cell, beside),
         Record::Barrier(cell, beside) => barrier(cell, beside),
     };
+    let mut written = Vec::with_capacity(length + ROOM);
     // Plain data with text keys always has a text.
-    serde_json::to_string(&text).unwrap_or_default()
+    let _ = serde_json::to_writer(&mut written, &text);
+    String::from_utf8(written).unwrap_or_default()
 }
 
 /// The record of a text; none where another version, or somebody else, wrote it.

@@ -119,11 +119,14 @@ impl Key {
 
     fn kept(self, before: Option<&Written>) -> Option<Written> {
         let Lies::Record(record) = self.lies else { return None };
-        let text = text::write(&record);
+        let length = before.map_or(0, |before| before.record.len());
+        let text = text::write(&record, length);
         if before.is_some_and(|before| *before.record == *text) || (before.is_none() && !record.is_in_use(self.now)) {
             return None;
         }
-        let kind = record.found(self.now).word.into();
+        let word = record.found(self.now).word;
+        let known = before.filter(|before| *before.kind == *word);
+        let kind = known.map_or_else(|| word.into(), |before| before.kind.clone());
         // Those at a barrier have numbers, which begin anew when it is read.
         let read = (!matches!(record, Record::Barrier(..))).then(|| Arc::new(record));
         debug_assert!(read.is_none() || text::read(&text).as_ref() == read.as_deref(), "others read something else");

@@ -16,7 +16,7 @@ use super::client::Etcd;
 use super::connection::answered;
 use super::failure::{Failure, too_late};
 use super::layouts::part::Part;
-use super::transactions::{below, int, strange};
+use super::transactions::{below, strange};
 use crate::protocol::{Arg, AttemptId, Reply, Request};
 
 /// How many keys below a name are looked at for what is no latch.

@@ -224,7 +224,11 @@ impl<T: Table> Records<T> {
 
     async fn turn(&self, key: &str, limit: Time) -> Result<Option<MutexGuard<'_, ()>>, tokio::time::error::Elapsed> {
         let hash = key.bytes().fold(0_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
-        timeout(limit.since(clock::now()), self.turns[hash % TURNS].lock()).await.map(Some)
+        let turn = &self.turns[hash % TURNS];
+        match turn.try_lock() {
+            Ok(turn) => Ok(Some(turn)),
+            Err(_) => timeout(limit.since(clock::now()), turn.lock()).await.map(Some),
+        }
     }
 
     /// One page of the keys in use.
@@ -290,9 +294,9 @@ impl Part<'_> {
             return Ok(Step { change: change(Expected::Unknown, None, Vec::new()), computed: None });
         }
         let mine = self.places.iter().filter_map(|place| requests.get(*place));
-        let computed = compute(self.known.row.as_ref().map(|row| &row.written), mine, now, &|_| true);
+        let mut computed = compute(self.known.row.as_ref().map(|row| &row.written), mine, now, &|_| true);
         let expected = self.known.row.as_ref().map_or(Expected::Nothing, |row| Expected::Version(row.version));
-        let Some(written) = computed.kept.clone() else {
+        let Some(written) = computed.kept.take() else {
             return Ok(Step { change: change(expected, None, Vec::new()), computed: Some(computed) });
         };
         let write = Row { version: unique()?, written };

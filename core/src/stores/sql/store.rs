@@ -46,6 +46,19 @@ impl<D: Database> SqlStore<D> {
         }
     }
 
+    async fn perform(&self, requests: &[Request], limit: Time) -> Answered {
+        if let [request] = requests
+            && [D::MAKE, D::EXAMINATION.call].iter().any(|call| std::ptr::eq(*call, request.call))
+        {
+            return self.operate(request.call, limit).await;
+        }
+        let place = requests.first().map_or(Place::Records, Place::of);
+        match requests.iter().all(|request| Place::of(request) == place) {
+            true => self.on(place, requests, limit).await,
+            false => self.on_several(requests, limit).await,
+        }
+    }
+
     async fn on_records(&self, requests: &[Request], limit: Time) -> Answered {
         let answered = self.records.perform(requests, limit).await;
         if self.records.is_to_be_swept()
@@ -155,18 +168,12 @@ impl<D: Database> Store for SqlStore<D> {
     }
 
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
-        Box::pin(async move {
-            if let [request] = requests.as_slice()
-                && [D::MAKE, D::EXAMINATION.call].iter().any(|call| std::ptr::eq(*call, request.call))
-            {
-                return self.operate(request.call, limit).await;
-            }
-            let place = requests.first().map_or(Place::Records, Place::of);
-            match requests.iter().all(|request| Place::of(request) == place) {
-                true => self.on(place, requests, limit).await,
-                false => self.on_several(requests, limit).await,
-            }
-        })
+        Box::pin(self.perform(requests, limit))
+    }
+
+    /// Not boxed, since it stays where it is.
+    fn call(&self, requests: &Requests, limit: Time) -> Answered {
+        runtime::block_on(self.perform(requests, limit)).unwrap_or_else(not_sent)
     }
 
     fn void_after(&self, given_up: Time, _: Time) -> Time {
