@@ -1,4 +1,4 @@
-//! Numbers in hexadecimal digits. They are in every request: formatting them would cost more than the rest of a machine.
+//! Numbers in hexadecimal digits, which are in every request: `format!` would cost more than the rest of a machine.
 
 use std::ops::Deref;
 
