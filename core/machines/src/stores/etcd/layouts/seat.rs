@@ -49,49 +49,53 @@ impl Seats for () {
     fn leave(&self, _: AttemptId) {}
 }
 
-/// The seat that one contender's attempts take, one after the other; while one has it, it is not here.
+/// The seats that one contender's attempts take, one after the other; while one has it, it is not here. Where a hold is
+/// handed on two take turns; a client may hold very many locks, and few of them are.
 #[derive(Debug, Default)]
 pub(super) struct Seat {
     free: Option<AttemptId>,
+    spare: Option<Box<AttemptId>>,
     others: Option<Arc<dyn Seats>>,
 }
 
 impl Seat {
     /// None yet: it will be one of these, if there is one.
     pub(super) fn of(seats: &Arc<dyn Seats>) -> Self {
-        Seat { free: None, others: Some(seats.clone()) }
+        Seat { free: None, spare: None, others: Some(seats.clone()) }
     }
 
     /// For `attempt`, after which it is called if it is new.
     pub(super) fn take(&mut self, attempt: AttemptId) -> AttemptId {
-        let other = || self.others.as_ref().and_then(|seats| seats.take());
-        self.free.take().or_else(other).unwrap_or(attempt)
+        let own = self.free.take().or_else(|| self.spare.take().map(|spare| *spare));
+        own.or_else(|| self.others.as_ref().and_then(|seats| seats.take())).unwrap_or(attempt)
     }
 
     /// Nothing is left of whoever had `seat`, and nothing will be.
     pub(super) fn leave(&mut self, seat: AttemptId) {
-        self.free = Some(seat);
+        let Some(other) = self.free.replace(seat) else { return };
+        if let (Some(spare), Some(others)) = (self.spare.replace(Box::new(other)), &self.others) {
+            others.leave(*spare);
+        }
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if let (Some(seat), Some(others)) = (self.free, &self.others) {
-            others.leave(seat);
-        }
+        let Some(others) = &self.others else { return };
+        self.free.into_iter().chain(self.spare.as_deref().copied()).for_each(|seat| others.leave(seat));
     }
 }
 
 /// A copy is for those who explore what could happen next: it leaves its seat to nobody, for it is the original's.
 impl Clone for Seat {
     fn clone(&self) -> Self {
-        Seat { free: self.free, others: None }
+        Seat { free: self.free, spare: self.spare.clone(), others: None }
     }
 }
 
 impl Hash for Seat {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.free.hash(state);
+        (self.free, &self.spare).hash(state);
     }
 }
 
@@ -134,5 +138,12 @@ mod tests {
         drop(two);
         let (mut next, mut last) = (Seat::of(&seats), Seat::of(&seats));
         assert_eq!((next.take(B), last.take(B)), (A, B));
+        // Who has two goes on with the one that it left last; a third one is for others.
+        [A, B, C].into_iter().for_each(|seat| next.leave(seat));
+        let taken = [(); 3].map(|()| next.take(AttemptId(4)));
+        assert_eq!((taken, seats.take()), ([C, B, A], None));
+        [A, B].into_iter().for_each(|seat| last.leave(seat));
+        drop(last);
+        assert_eq!(seats.take(), Some(A));
     }
 }
