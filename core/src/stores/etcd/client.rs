@@ -247,7 +247,7 @@ impl Etcd {
         match request.call.name {
             "latch.change" => self.change_latch(request).await,
             "latch.look" => self.look_at_latch(&request.key).await,
-            "acquire" | "try" | "arrive" => {
+            "acquire" | "try" | "yield" | "arrive" => {
                 let lease = self.lease().await?;
                 let fence = lease.fence();
                 let copied = self.watches.copies(&request.key);

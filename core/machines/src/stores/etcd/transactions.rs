@@ -26,7 +26,7 @@ impl Under {
     /// That of this request.
     pub fn of(request: &Request) -> Self {
         match request.call.name {
-            "acquire" | "try" | "arrive" | "look" | "open" | "fate" | "exists" => Under::Lease,
+            "acquire" | "try" | "yield" | "arrive" | "look" | "open" | "fate" | "exists" => Under::Lease,
             "undo" => Under::LeaseIfAny,
             _ => Under::Nothing,
         }
@@ -39,7 +39,7 @@ impl Under {
 /// `internal` for what is no transaction, or has no lease that it needs.
 pub fn ask(request: &Request, lease: Option<&Lease>, prefix: &str) -> Result<Transaction> {
     match (request.call.name, lease) {
-        ("acquire" | "try" | "arrive", Some(lease)) => join(request, lease, lease.fence(), true),
+        ("acquire" | "try" | "yield" | "arrive", Some(lease)) => join(request, lease, lease.fence(), true),
         ("look", Some(_)) => look(request),
         ("open", Some(lease)) => open(request, lease),
         ("fate", Some(_)) => fate(request),
@@ -57,7 +57,7 @@ pub fn ask(request: &Request, lease: Option<&Lease>, prefix: &str) -> Result<Tra
 /// The answer to what was [asked](ask) when the fence was known to be written at that revision.
 pub fn answer(request: &Request, response: &Response, lease: Option<&Lease>, fence: i64) -> Reply {
     match (request.call.name, lease) {
-        ("acquire" | "try" | "arrive", Some(lease)) => match joined(request, response, lease, fence) {
+        ("acquire" | "try" | "yield" | "arrive", Some(lease)) => match joined(request, response, lease, fence) {
             Joined::Told(reply) => reply,
             Joined::Fenced { fence, reply } => {
                 lease.learn(fence);
@@ -111,12 +111,14 @@ pub fn below(lock: &str) -> String {
     format!("{lock}/")
 }
 
-/// Below what the queue of a request lies, of which the argument `at` may name a part.
-fn line(request: &Request, at: usize) -> &str {
-    match request.args.get(at) {
-        Some(Arg::Key(part)) => part,
-        _ => &request.key,
-    }
+/// Below what the queue of a request lies, which may name a part of it.
+fn line(request: &Request) -> &str {
+    let part = match request.call.name {
+        "look" => request.args.get(3),
+        "acquire" | "try" => request.args.get(4),
+        _ => None,
+    };
+    if let Some(Arg::Key(part)) = part { part } else { &request.key }
 }
 
 /// All there is to a key but its value.
@@ -144,32 +146,43 @@ fn put(key: &str, value: &str, lease: i64) -> Op {
     Op::Put { key: key.into(), value: value.into(), lease }
 }
 
-/// `acquire`, `try` and `arrive`, with the fence as it is known to be; the queue is read or not.
+/// `acquire`, `try`, `yield` and `arrive`, with the fence as it is known to be; the queue is read or not.
 ///
 /// # Errors
 /// `internal` for arguments of another request.
 pub fn join(request: &Request, lease: &Lease, fence: i64, reads: bool) -> Result<Transaction> {
     let arrives = request.call.name == "arrive";
-    let line = if arrives { &request.key } else { line(request, 4) };
+    let earlier = match request.call.name {
+        "yield" => Some((key(request, 4)?, int(request, 5)?)),
+        _ => None,
+    };
     let (own, limit) = (key(request, 0)?, int(request, 2)?);
     let card = Card::decode(&key(request, 1)?);
     let mut compares = vec![Compare::key(&own, Is::CreatedAt(0)), Compare::key(&lease.fence_key, Is::WrittenAt(fence))];
     if request.call.name == "try" {
-        compares.push(Compare { keys: Keys::beginning(&below(line)), is: Is::CreatedAt(0) });
+        compares.push(Compare { keys: Keys::beginning(&below(line(request))), is: Is::CreatedAt(0) });
     }
     if arrives {
         // Whoever passed does not come again, however late its copies.
         compares.push(Compare::key(&key(request, 4)?, Is::CreatedAt(0)));
     }
+    if let Some((earlier, create)) = &earlier {
+        compares.push(Compare::key(earlier, Is::CreatedAt(*create)));
+    }
+    let gives = earlier.as_ref().map(|(earlier, _)| Op::Delete(earlier.to_string()));
     let own_put = put(&own, &value(request, &card), lease.id);
     let says = || {
         let card = Card { label: String::new(), ..card.clone() };
         put(&card_key(&lease.fence_key), &card.encode(), lease.id)
     };
-    let queue = || reads.then(|| queue(line, limit, 0));
-    let joins = [own_put].into_iter().chain(queue()).chain((!lease.is_told()).then(says));
-    let looks = [read_all(&own), read(&lease.fence_key)].into_iter().chain(queue());
-    Ok(Transaction::when(compares).then(joins).or_else(looks))
+    let queue = || reads.then(|| queue(line(request), limit, 0));
+    let joins = gives.into_iter().chain([own_put]).chain(queue()).chain((!lease.is_told()).then(says));
+    let joins = Transaction::when(compares).then(joins);
+    if earlier.is_some() {
+        // Whatever it was, the earlier one is given back by itself.
+        return Ok(joins.or_else([read(&lease.fence_key)]));
+    }
+    Ok(joins.or_else([read_all(&own), read(&lease.fence_key)].into_iter().chain(queue())))
 }
 
 /// What came of [`join`].
@@ -194,9 +207,13 @@ pub enum Joined {
 /// The answer to [`join`].
 pub fn joined(request: &Request, response: &Response, lease: &Lease, fence: i64) -> Joined {
     let (own, queue) = match &response.done[..] {
-        [Done::Put, read @ ..] => {
+        [Done::Put, read @ ..] | [Done::Deleted(_), Done::Put, read @ ..] => {
             lease.tells();
             (Some((response.revision, lease.id)), read.first())
+        }
+        [Done::Got(known)] if request.call.name == "yield" => {
+            let fence = known.kvs.first().map_or(0, |kv| kv.written);
+            return Joined::Fenced { fence, reply: kept() };
         }
         [Done::Got(own), Done::Got(known), read @ ..] => {
             let now = known.kvs.first().map_or(0, |kv| kv.written);
@@ -241,6 +258,10 @@ fn taken() -> Reply {
     Reply::Error { code: "Taken".into(), message: "another attempt has that key".into() }
 }
 
+fn kept() -> Reply {
+    Reply::Error { code: "Kept".into(), message: "the earlier hold is not there, or something was undone".into() }
+}
+
 fn fenced() -> Reply {
     Reply::Error { code: "Fenced".into(), message: "something was undone meanwhile".into() }
 }
@@ -250,7 +271,7 @@ fn fenced() -> Reply {
 /// # Errors
 /// `internal` for arguments of another request.
 pub fn look(request: &Request) -> Result<Transaction> {
-    let queue = queue(line(request, 3), int(request, 1)?, int(request, 2)?);
+    let queue = queue(line(request), int(request, 1)?, int(request, 2)?);
     Ok(Transaction::of([read(&key(request, 0)?), queue]))
 }
 
@@ -288,10 +309,10 @@ fn told(lease: &Lease, revision: i64, own: Option<(i64, i64)>, entries: impl Ite
 /// # Errors
 /// `internal` for arguments of another request.
 pub fn told_by(copy: &Copy, request: &Request, lease: &Lease, created: i64) -> Result<Reply> {
-    let (limit_at, line_at) = if request.call.name == "look" { (1, 3) } else { (2, 4) };
+    let limit_at = if request.call.name == "look" { 1 } else { 2 };
     let own = copy.own(&key(request, 0)?).filter(|(create, _)| created == 0 || *create == created);
     let limit = int(request, limit_at)?;
-    let ahead = copy.ahead(&below(line(request, line_at)), own.map(|(create, _)| create), limit);
+    let ahead = copy.ahead(&below(line(request)), own.map(|(create, _)| create), limit);
     let entries = ahead.into_iter().map(|(key, create, lease)| entry(key.to_string(), create, lease));
     Ok(told(lease, copy.revision(), own, entries))
 }
@@ -452,7 +473,8 @@ pub fn gone(deleted: &KeyValue) -> StoreEvent {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layouts::{ACQUIRE, LATCH_LOOK, TRY};
+    use super::super::copy::News;
+    use super::super::layouts::{ACQUIRE, LATCH_LOOK, TRY, YIELD};
     use super::*;
 
     fn lease() -> Lease {
@@ -501,6 +523,49 @@ mod tests {
         let told = answer(&asks(&ACQUIRE), &seen(own("me")), Some(&lease()), 9);
         assert_eq!(told, Reply::List([0x1f, 12, 5, 0x1f].map(Reply::Int).into()));
         assert_eq!(refusal(answer(&asks(&ACQUIRE), &seen(own("another")), Some(&lease()), 9)), "Taken");
+    }
+
+    fn yields() -> Request {
+        let mut request = asks(&YIELD);
+        request.args.splice(4..4, [Arg::Key("app/x/b".into()), Arg::Int(7)]);
+        request
+    }
+
+    #[test]
+    fn who_hands_on_deletes_what_it_held_and_nothing_else() {
+        let lease = lease();
+        let hands_on = ask(&yields(), Some(&lease), "app/").unwrap();
+        let fence = Compare::key(&lease.fence_key, Is::WrittenAt(9));
+        let earlier = Compare::key("app/x/b", Is::CreatedAt(7));
+        assert_eq!(hands_on.compares, [Compare::key("app/x/a", Is::CreatedAt(0)), fence, earlier]);
+        let queue = queue("app/x", 32, 0);
+        assert_eq!(hands_on.success[..3], [Op::Delete("app/x/b".into()), put("app/x/a", "me", 0x1f), queue]);
+        assert_eq!(hands_on.failure, [read(&lease.fence_key)]);
+        assert_eq!(Under::of(&yields()), Under::Lease);
+        // Whoever has a copy of the line does not read it.
+        let unread = join(&yields(), &lease, 9, false).unwrap();
+        assert_eq!(unread.success.len() + 1, hands_on.success.len());
+        let stands = ["app/x/c", "app/x/a"].into_iter().zip([(11, 3), (12, 0x1f)]);
+        let stands = stands.map(|(key, stands)| News { key: key.into(), revision: stands.0, stands: Some(stands) });
+        let told = told_by(&Copy::of("app/x".into(), 12, stands), &yields(), &lease, 12).unwrap();
+        let entries = [("app/x/c", 11, 3), ("app/x/a", 12, 0x1f)].map(|(key, at, of)| entry(key.into(), at, of));
+        assert_eq!(told, super::told(&lease, 12, Some((12, 0x1f)), entries.into_iter()));
+    }
+
+    #[test]
+    fn what_came_of_a_hand_over_is_told() {
+        let lease = lease();
+        let done = |done: Vec<Done>| Response { revision: 12, done, ..Response::default() };
+        let handed = done(vec![Done::Deleted(1), Done::Put, Done::Got(Got::default()), Done::Put]);
+        let told = answer(&yields(), &handed, Some(&lease), 9);
+        assert_eq!(told, Reply::List([0x1f, 12, 12, 0x1f].map(Reply::Int).into()));
+        assert!(lease.is_told());
+        let unseen = joined(&yields(), &done(vec![Done::Deleted(1), Done::Put]), &lease, 9);
+        assert!(matches!(unseen, Joined::Unseen { create: 12 }), "{unseen:?}");
+        let fence = KeyValue { written: 11, ..KeyValue::default() };
+        let kept = done(vec![Done::Got(Got { kvs: vec![fence], ..Got::default() })]);
+        assert_eq!(refusal(answer(&yields(), &kept, Some(&lease), 9)), "Kept");
+        assert_eq!(lease.fence(), 11);
     }
 
     #[test]

@@ -344,7 +344,7 @@ impl Party {
                 _ if self.doubt && self.lease != Some(queue.lease) => self.fate(),
                 Some(part) => Err(part.excludes(Part::Passed)),
                 None if wanted != self.plan.parties => Err(differs(self.plan, wanted)),
-                None if !self.wait && standing.len() + 1 < self.parties() => Ok(held()),
+                None if !self.wait && standing.len() + 1 < self.parties() => Ok(held(None)),
                 None => {
                     self.lease = Some(queue.lease);
                     self.arrive()
@@ -397,7 +397,7 @@ impl Party {
     fn removed(&mut self, then: Then) -> Result<Step> {
         match then {
             Then::Look => self.look(),
-            Then::Held => Ok(held()),
+            Then::Held => Ok(held(None)),
             Then::Differs(parties) => Err(differs(self.plan, parties)),
             Then::Other(part) => Err(part.excludes(Part::Passed)),
         }

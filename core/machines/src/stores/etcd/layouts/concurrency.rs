@@ -20,8 +20,11 @@
 //! acquire    input                               next
 //! (begin)    new attempt, waiting                Asking: acquire
 //!            new, trying                         Asking: try (for permits: look)
+//!            new, an earlier one to give back    Asking: yield (trying, or an acquire of that may come: GivingBack)
 //!            same attempt again                  Asking: look (Removing: the same; an acquire may come for a seat: Moving: undo)
-//! Asking     Fenced                              Asking: the same
+//!            the same, the earlier may be there  GivingBack: release that (an acquire of it may come: undo)
+//! Asking     a yield is refused                  GivingBack: the same
+//!            Fenced                              Asking: the same
 //!            another has that key                Asking: the same, under a name of its own
 //!            queue                               queue
 //! queue      mine is not there: waiting, or room   Asking: acquire (a first look that only tries: try)
@@ -39,10 +42,11 @@
 //!            mine is gone | some may be missed   Asking: look
 //! Removing   released                            as said
 //! Moving     undone                              Asking: acquire, under a name of its own
+//! GivingBack released                            Asking: acquire (trying: try)
 //!
 //! renew      exists: same creation, own lease -> renewed; otherwise gone
 //! release    release mine; undo, where an acquire may yet come
-//! undo       delete mine; undo, where an acquire may yet come
+//! undo       delete mine; undo, where an acquire may yet come; before that release the earlier one, as GivingBack
 //! ```
 
 use std::hash::{Hash, Hasher};
@@ -50,9 +54,10 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::giving::{Given, delete, is_of_ended_lease};
 use super::part::{Part, holding};
 use super::seat::{self, Seat, Seats};
-use super::{ACQUIRE, DELETE, EXISTS, LOOK, TRY, UNDO, WATCH};
+use super::{ACQUIRE, DELETE, EXISTS, LOOK, TRY, UNDO, WATCH, YIELD};
 use super::{Entry, Queue, doing, first, garbled, int, is, list, number, on_keys, plan_args, queue, release};
 use crate::error::{Error, Kind, Result};
 use crate::gate::LatchPlan;
@@ -99,7 +104,9 @@ pub struct Concurrency {
     /// Taken by the contender, while there is one that may have left something.
     seat: Seat,
     /// The attempt that contended last, and where it sat; none if that has a label, and a name for itself.
-    last: Option<(AttemptId, AttemptId)>,
+    last: Option<Sat>,
+    /// What the attempt that is undone was to give back.
+    given: Option<Box<Given>>,
     renewing: bool,
     /// The attempt for which a release was begun last; a second one cannot tell who deleted the key.
     released: Option<AttemptId>,
@@ -109,6 +116,14 @@ pub struct Concurrency {
     ends: Option<Terms>,
     /// The latch that is made, if there is none.
     latch: Option<LatchPlan>,
+}
+
+/// Where an attempt sat: it leaves once, however often it is undone.
+#[derive(Clone, Copy, Debug, Hash)]
+struct Sat {
+    attempt: AttemptId,
+    seat: AttemptId,
+    has_left: bool,
 }
 
 impl Concurrency {
@@ -126,6 +141,7 @@ impl Concurrency {
             contender: None,
             seat: Seat::default(),
             last: None,
+            given: None,
             renewing: false,
             released: None,
             releases_again: false,
@@ -147,16 +163,16 @@ impl Concurrency {
 
     fn begin(&mut self, intent: Intent) -> Result<Step> {
         match intent {
-            Intent::Acquire { prev: Some(_), .. } => {
-                Err(Error::new(Kind::Internal, "acquire", "the concurrency layout cannot yield, yet it was asked to"))
-            }
-            Intent::Acquire { terms, wait, prev: None } => match &mut self.contender {
+            Intent::Acquire { terms, wait, prev } => match &mut self.contender {
                 Some(contender) if contender.terms.attempt == terms.attempt => contender.again(wait),
-                slot => {
-                    let seat = tag(&terms).map(|_| self.seat.take(terms.attempt));
-                    self.last = seat.map(|seat| (terms.attempt, seat));
+                _ => {
+                    let given = prev.map(|prev| Box::new(self.given(&prev.terms)));
+                    let seat = tag(&terms).map(|_| self.sit_down(terms.attempt, given.as_deref()));
+                    self.last = seat.map(|seat| Sat { attempt: terms.attempt, seat, has_left: false });
+                    self.given = None;
                     let seat = seat.unwrap_or(terms.attempt);
-                    slot.insert(Contender::new(&self.lock, self.part, self.latch, terms, seat, wait)).begin()
+                    let contender = Contender::new(&self.lock, self.part, self.latch, terms, seat, wait);
+                    self.contender.insert(Contender { given, ..contender }).begin()
                 }
             },
             Intent::Renew { ttl, .. } if ttl > self.lease => {
@@ -181,20 +197,56 @@ impl Concurrency {
                     None => self.delete(&UNDO, &terms),
                 }]))
             }
-            Intent::Undo { terms, .. } => {
+            Intent::Undo { terms, prev } => {
                 let settled = self.contender(terms.attempt).is_some_and(|contender| !contender.may_come());
                 // Else what is told while this is done would still grant.
-                self.contender.take_if(|contender| contender.terms.attempt == terms.attempt);
+                let contender = self.contender.take_if(|contender| contender.terms.attempt == terms.attempt);
+                if let Some(contender) = contender {
+                    self.given = contender.given;
+                }
+                if self.given.as_ref().map(|given| given.attempt) != prev.as_ref().map(|prev| prev.terms.attempt) {
+                    self.given = prev.map(|prev| Box::new(self.given(&prev.terms)));
+                }
                 self.ends = Some(terms.clone());
-                Ok(ask([self.delete(if settled { &DELETE } else { &UNDO }, &terms)]))
+                // The earlier key goes first: then no yield comes that puts the own one.
+                let own = self.delete(if settled { &DELETE } else { &UNDO }, &terms);
+                let given =
+                    self.given.iter().filter(|given| given.is_there()).map(|given| given.request(&UNDO, &self.lock));
+                Ok(Step::Ask(given.chain([own]).collect()))
             }
         }
     }
 
+    /// A seat for this attempt: no transaction puts and deletes one key.
+    fn sit_down(&mut self, attempt: AttemptId, given: Option<&Given>) -> AttemptId {
+        let seat = self.seat.take(attempt);
+        if given.is_some_and(|given| given.seat == Some(seat)) { attempt } else { seat }
+    }
+
+    /// What is known of the attempt that contended last and is to be given back; of any other one only what it was
+    /// called.
+    fn given(&self, terms: &Terms) -> Given {
+        let known = self.contender(terms.attempt).filter(|contender| !contender.may_come());
+        Given {
+            attempt: terms.attempt,
+            key: self.key_of(terms.attempt),
+            seat: self.last.filter(|sat| sat.attempt == terms.attempt).map(|sat| sat.seat),
+            create: known.and_then(|contender| contender.own).map(|own| own.create),
+            tag: tag(terms),
+            unsure: false,
+            outcome: None,
+        }
+    }
+
+    /// What an attempt calls its key.
+    fn key_of(&self, attempt: AttemptId) -> Arc<str> {
+        let seat = self.last.filter(|sat| sat.attempt == attempt).map_or(attempt, |sat| sat.seat);
+        self.part.own_key(&self.lock, seat)
+    }
+
     /// Deletes what this attempt has, if that is its own.
     fn delete(&self, call: &'static Call, terms: &Terms) -> Request {
-        let seat = self.last.filter(|(of, _)| *of == terms.attempt).map_or(terms.attempt, |(_, seat)| seat);
-        delete(call, &self.lock, self.part.own_key(&self.lock, seat), terms)
+        delete(call, &self.lock, self.key_of(terms.attempt), tag(terms))
     }
 
     fn ended(&mut self) {
@@ -205,8 +257,9 @@ impl Concurrency {
 
     /// Nothing is left of this attempt.
     fn left(&mut self, attempt: AttemptId) {
-        if let Some((_, seat)) = self.last.filter(|(of, _)| *of == attempt) {
-            self.seat.leave(seat);
+        if let Some(sat) = self.last.as_mut().filter(|sat| sat.attempt == attempt && !sat.has_left) {
+            sat.has_left = true;
+            self.seat.leave(sat.seat);
         }
     }
 
@@ -216,9 +269,13 @@ impl Concurrency {
 
     fn answered(&mut self, reply: &Reply) -> Result<Step> {
         let Some(contender) = &mut self.contender else { return Ok(Step::Ignore) };
+        let given = contender.gives().and_then(|given| given.seat);
         let step = contender.reply(reply);
-        if let Some((_, seat)) = &mut self.last {
-            *seat = contender.seat;
+        if let Some(sat) = &mut self.last {
+            sat.seat = contender.seat;
+        }
+        if let Some(seat) = given.filter(|_| contender.gives().is_none()) {
+            self.seat.leave(seat);
         }
         // Who only tried left nothing there.
         if matches!(step, Ok(Step::Done(Verdict::Held { .. }))) && !contender.may_come() {
@@ -263,19 +320,27 @@ impl Concurrency {
             Op::Acquire => self.answered(reply),
             Op::Renew => self.renewed(reply),
             // A database that is full takes no fence, and no key that would be kept out by it.
-            Op::Release | Op::Undo if is(reply, "NoSpace") => {
-                Ok(Step::Ask(self.ends.iter().map(|terms| self.delete(&DELETE, terms)).collect()))
+            Op::Release | Op::Undo if replies.iter().any(|reply| is(reply, "NoSpace")) => {
+                let given = self.given.iter().filter(|given| op == Op::Undo && given.is_there());
+                let given = given.map(|given| given.request(&DELETE, &self.lock));
+                Ok(Step::Ask(given.chain(self.ends.iter().map(|terms| self.delete(&DELETE, terms))).collect()))
             }
             Op::Release => self.released(reply),
-            // Whatever was put under a lease is gone with it.
-            Op::Undo => {
-                if !is(reply, "LeaseNotFound") {
-                    int("undo", reply)?;
-                }
-                self.ended();
-                Ok(Step::Done(Verdict::Undone))
-            }
+            Op::Undo if replies.is_empty() => Err(garbled("undo")),
+            Op::Undo => self.undone(replies),
         }
+    }
+
+    fn undone(&mut self, replies: &[Reply]) -> Result<Step> {
+        for reply in replies.iter().filter(|reply| !is_of_ended_lease(reply)) {
+            int("undo", reply)?;
+        }
+        self.ended();
+        let given = self.given.as_mut().filter(|given| given.is_there());
+        if let Some(seat) = given.and_then(|given| given.seat.take()) {
+            self.seat.leave(seat);
+        }
+        Ok(Step::Done(Verdict::Undone))
     }
 }
 
@@ -309,7 +374,7 @@ impl Protocol for Concurrency {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: 1, yields: false, push: Push::Watch, bound: true }
+        Traits { block: 1, yields: self.part == Part::Lock, push: Push::Watch, bound: true }
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {
@@ -337,12 +402,16 @@ enum At {
     Removing(u64, Then),
     /// Undoing what it may have under a name that others may have.
     Moving,
+    /// Deleting the key of the earlier hold.
+    GivingBack,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Asked {
     Acquire,
     Try,
+    /// Which also gives back the earlier hold.
+    Yield,
     Look,
 }
 
@@ -408,6 +477,8 @@ struct Contender {
     /// How often it looked after a young watch.
     looks: u8,
     own: Option<Own>,
+    /// The earlier hold that it gives back, until it is told what became of that.
+    given: Option<Box<Given>>,
     /// Deletions that came while a look was on its way.
     told: Vec<(u64, Arc<str>)>,
     /// There may have been others.
@@ -434,22 +505,30 @@ impl Contender {
             shown,
             looks,
             own: None,
+            given: None,
             told,
             missed,
             at,
         }
     }
 
-    /// Whether an acquire may be executed yet.
+    /// Whether an acquire may be executed yet, whatever is deleted. A yield cannot once the earlier key is.
     fn may_come(&self) -> bool {
         self.doubt || matches!(self.at, At::Asking(Asked::Acquire | Asked::Try))
     }
 
+    /// The earlier hold, while its key may be there.
+    fn gives(&self) -> Option<&Given> {
+        self.given.as_deref().filter(|given| given.is_there())
+    }
+
     fn begin(&mut self) -> Result<Step> {
-        self.ask(match self.part {
+        self.ask(match (self.gives(), self.part) {
+            (Some(given), _) if self.wait && given.yields().is_some() => Asked::Yield,
+            (Some(_), _) => return self.give_back(&UNDO),
             _ if self.wait => Asked::Acquire,
             // No transaction can count.
-            Part::Permits { .. } => Asked::Look,
+            (None, Part::Permits { .. }) => Asked::Look,
             _ => Asked::Try,
         })
     }
@@ -466,13 +545,42 @@ impl Contender {
             }
             // It may yet be executed: what it removes must not be what is granted.
             At::Removing(create, then) => self.remove(create, then),
+            // A yield that was not answered can be executed for as long as that key is there.
+            at if self.gives().is_some() => self.give_back_again(&at),
             // What is there under that name may be another's.
             _ if self.doubt && self.seat != self.terms.attempt => {
-                let request = delete(&UNDO, &self.lock, self.key.clone(), &self.terms);
+                let request = delete(&UNDO, &self.lock, self.key.clone(), tag(&self.terms));
                 self.send(At::Moving, request)
             }
             _ => self.ask(Asked::Look),
         }
+    }
+
+    fn give_back(&mut self, call: &'static Call) -> Result<Step> {
+        match self.gives().map(|given| given.request(call, &self.lock)) {
+            Some(request) => self.send(At::GivingBack, request),
+            None => self.begin(),
+        }
+    }
+
+    /// What was asked last may have given it back.
+    fn give_back_again(&mut self, asked: &At) -> Result<Step> {
+        if let Some(given) = &mut self.given {
+            given.unsure |= matches!(asked, At::Asking(Asked::Yield) | At::GivingBack);
+        }
+        self.give_back(&UNDO)
+    }
+
+    /// The earlier hold is over, which `deleted` counts.
+    fn gave_back(&mut self, deleted: i64) {
+        if let Some(given) = &mut self.given {
+            given.is_gone(deleted);
+        }
+    }
+
+    /// What became of the earlier hold, once.
+    fn told_of_given(&mut self) -> Option<ReleaseOutcome> {
+        self.given.take_if(|given| !given.is_there())?.outcome
     }
 
     /// From now on its key is called after itself, as no other ever is while it contends.
@@ -494,6 +602,14 @@ impl Contender {
         let mut request = match asked {
             Asked::Acquire => put(&ACQUIRE),
             Asked::Try => put(&TRY),
+            Asked::Yield => {
+                let mut request = put(&YIELD);
+                if let Some((given, create)) = self.gives().and_then(|given| Some((given, given.yields()?))) {
+                    let create = i64::try_from(create).unwrap_or(i64::MAX);
+                    request.args.extend([Arg::Key(given.key.clone()), Arg::Int(create)]);
+                }
+                request
+            }
             Asked::Look => {
                 // What came later is of no concern, but for a latch that was made anew.
                 let create = self.own.filter(|_| self.part != Part::Wait).map_or(0, |own| own.create);
@@ -536,6 +652,7 @@ impl Contender {
                 self.at = at;
                 Ok(Step::Ignore)
             }
+            At::Asking(Asked::Yield) if is_refused(reply) => self.give_back(&UNDO),
             At::Asking(asked) if is(reply, "Fenced") => self.ask(asked),
             At::Asking(asked) if is(reply, "Taken") => {
                 self.move_on();
@@ -549,10 +666,37 @@ impl Contender {
                 self.move_on();
                 self.begin()
             }
+            At::GivingBack => {
+                if is(reply, "NoSpace") {
+                    return self.give_back(&DELETE);
+                }
+                let deleted = match int("release", reply) {
+                    Err(_) if is_of_ended_lease(reply) => 0,
+                    answered => answered.inspect_err(|_| self.at = At::GivingBack)?,
+                };
+                self.gave_back(deleted);
+                self.begin()
+            }
             At::Asking(asked) => {
-                let is_refused = matches!(reply, Reply::Error { code, .. } if code != "Unavailable");
-                let may_come = asked != Asked::Look && !is_refused;
-                let queue = queue(Op::Acquire, reply).inspect_err(|_| self.doubt |= may_come)?;
+                let queue = match queue(Op::Acquire, reply) {
+                    Ok(queue) => queue,
+                    Err(error) => {
+                        match asked {
+                            Asked::Acquire | Asked::Try => self.doubt |= !is_refused(reply),
+                            Asked::Yield => self.at = At::Asking(asked),
+                            Asked::Look => {}
+                        }
+                        // Whoever gave it back is not to wait for what the next one cannot have.
+                        let prev = if self.wait { self.told_of_given() } else { None };
+                        return match prev {
+                            Some(_) => Ok(Step::Wait(Wait { at: None, remaining: LOOKS[0], position: 0, prev })),
+                            None => Err(error),
+                        };
+                    }
+                };
+                if asked == Asked::Yield {
+                    self.gave_back(1);
+                }
                 self.placed(asked, &queue)
             }
             At::Watching(line) => {
@@ -573,7 +717,7 @@ impl Contender {
                     at: None,
                     remaining: pause(*age, &mut self.looks).min(self.terms.ttl),
                     position,
-                    prev: None,
+                    prev: self.told_of_given(),
                 }))
             }
             At::Removing(create, then) => {
@@ -584,7 +728,7 @@ impl Contender {
                 match then {
                     Then::Held if self.wait => self.look(),
                     Then::Look => self.look(),
-                    Then::Held => Ok(held()),
+                    Then::Held => Ok(held(self.told_of_given())),
                     Then::Refuse(why) => Err(why.error(self.part)),
                 }
             }
@@ -630,11 +774,11 @@ impl Contender {
             return match (asked, self.part) {
                 _ if !self.wait && !self.has_room(&keys(&contenders)) => match self.refusal(&contenders, whole) {
                     Some(why) => Err(why.error(self.part)),
-                    None => Ok(held()),
+                    None => Ok(held(self.told_of_given())),
                 },
                 (Asked::Look, Part::Lock | Part::Read | Part::Write | Part::Wait) => self.begin(),
                 // Only locks below this one were in the way, or there is room.
-                (Asked::Acquire | Asked::Try | Asked::Look, _) => self.ask(Asked::Acquire),
+                (Asked::Acquire | Asked::Try | Asked::Yield | Asked::Look, _) => self.ask(Asked::Acquire),
             };
         };
         if lease != queue.lease {
@@ -712,7 +856,7 @@ impl Contender {
                     return self.waits();
                 }
             }
-            At::Rest | At::Removing(..) | At::Moving => {}
+            At::Rest | At::Removing(..) | At::Moving | At::GivingBack => {}
         }
         Ok(Step::Ignore)
     }
@@ -748,7 +892,7 @@ impl Contender {
         let tokens = self.own.and_then(|own| Tokens::one(own.create));
         let tokens = Some(tokens.ok_or_else(|| garbled("acquire"))?);
         (self.at, self.missed) = (At::Rest, false);
-        Ok(Step::Done(Verdict::Granted(Grant { tokens, term: Term::FromRequest, prev: None })))
+        Ok(Step::Done(Verdict::Granted(Grant { tokens, term: Term::FromRequest, prev: self.told_of_given() })))
     }
 }
 
@@ -756,19 +900,18 @@ pub(super) fn ask<const N: usize>(requests: [Request; N]) -> Step {
     Step::Ask(Requests::from_iter(requests))
 }
 
-pub(super) fn held() -> Step {
-    Step::Done(Verdict::Held { remaining: Duration::ZERO, at: None, prev: None })
+/// Somebody else holds it; of an earlier hold that was given back `prev` is told.
+pub(super) fn held(prev: Option<ReleaseOutcome>) -> Step {
+    Step::Done(Verdict::Held { remaining: Duration::ZERO, at: None, prev })
+}
+
+/// Whether nothing was done, and will not be.
+fn is_refused(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error { code, .. } if code != "Unavailable")
 }
 
 fn tag(terms: &Terms) -> Option<Arg> {
     seat::tag_of(&terms.card, terms.attempt).map(|tag| Arg::Text(tag.into()))
-}
-
-/// Deletes that key, if it is what these terms put there.
-fn delete(call: &'static Call, lock: &Arc<str>, key: Arc<str>, terms: &Terms) -> Request {
-    let mut request = on_keys(call, lock, [key]);
-    request.args.extend(tag(terms));
-    request
 }
 
 impl Refusal {
@@ -788,5 +931,154 @@ impl Refusal {
             ),
         };
         Error::new(kind, "acquire", message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{self, Sender};
+
+    use super::*;
+    use crate::lease::Card;
+    use crate::protocol::{InboxId, Previous};
+    use crate::rank::Rank;
+
+    fn terms(attempt: u128, label: &str) -> Terms {
+        let (name, inbox) = ("lk".into(), InboxId(1));
+        let card = Card { label: label.into(), ..Card::decode("") }.encode().into();
+        let (ttl, claim) = (Duration::from_secs(3), Duration::from_secs(1));
+        Terms { name, attempt: AttemptId(attempt), inbox, ttl, claim, card, fair: false, rank: Rank::LOWEST }
+    }
+
+    fn acquire(label: &str, attempt: u128, prev: Option<u128>) -> Input<'static> {
+        let prev = prev.map(|prev| Previous { terms: terms(prev, label), used: 0 });
+        Input::Begin(Intent::Acquire { terms: terms(attempt, label), wait: true, prev })
+    }
+
+    fn asked(step: &Step) -> Vec<String> {
+        let Step::Ask(requests) = step else { panic!("it asks nothing: {step:?}") };
+        let key = |arg: &Arg| if let Arg::Key(key) = arg { Some(key.to_string()) } else { None };
+        let words = |request: &Request| {
+            let keys: Vec<_> = request.args.iter().filter_map(key).collect();
+            format!("{} {}", request.call.name, keys.join(" "))
+        };
+        requests.iter().map(words).collect()
+    }
+
+    fn holder(label: &str) -> Concurrency {
+        granted(Concurrency::new("lk".into(), Duration::from_secs(3)), label)
+    }
+
+    fn granted(mut machine: Concurrency, label: &str) -> Concurrency {
+        machine.step(acquire(label, 1, None));
+        let queue = Reply::List([77, 5, 5, 77].map(Reply::Int).into());
+        let step = machine.step(Input::Reply(Op::Acquire, &[queue]));
+        assert!(matches!(step, Step::Done(Verdict::Granted(_))), "{step:?}");
+        machine
+    }
+
+    /// Observers of Go's read it as what a leader proclaims.
+    #[test]
+    fn a_hold_with_a_label_is_handed_on_under_the_name_of_its_attempt() {
+        let mut machine = holder("worker");
+        let key = |attempt: u128| format!("lk/{}", AttemptId(attempt));
+        let step = machine.step(acquire("worker", 2, Some(1)));
+        assert_eq!(asked(&step), [format!("yield {} {}", key(2), key(1))]);
+        let Step::Ask(requests) = step else { unreachable!() };
+        let texts = requests[0].args.iter().filter(|arg| matches!(arg, Arg::Text(_))).count();
+        assert_eq!(texts, 1, "the card is its value");
+        let undo =
+            Intent::Undo { terms: terms(2, "worker"), prev: Some(Previous { terms: terms(1, "worker"), used: 0 }) };
+        let step = machine.step(Input::Begin(undo));
+        assert_eq!(asked(&step), [format!("release {}", key(1)), format!("delete {}", key(2))]);
+        let undone = machine.step(Input::Reply(Op::Undo, &[Reply::Int(1), Reply::Int(0)]));
+        assert!(matches!(undone, Step::Done(Verdict::Undone)), "{undone:?}");
+    }
+
+    #[test]
+    fn whoever_is_to_give_back_what_it_does_not_know_asks_for_its_name() {
+        let mut machine = holder("");
+        let step = machine.step(acquire("", 2, Some(9)));
+        assert_eq!(asked(&step), [format!("undo lk/{}", AttemptId(9))]);
+    }
+
+    #[test]
+    fn an_undo_is_over_once_all_of_it_is_answered() {
+        let mut machine = holder("");
+        machine.step(acquire("", 2, Some(1)));
+        let previous = || Some(Previous { terms: terms(1, ""), used: 0 });
+        let undo = || Input::Begin(Intent::Undo { terms: terms(2, ""), prev: previous() });
+        let silent = || Reply::Error { code: "Unavailable".into(), message: String::new() };
+        for replies in [&[Reply::Int(1), silent()][..], &[silent(), Reply::Int(0)], &[]] {
+            machine.step(undo());
+            let step = machine.step(Input::Reply(Op::Undo, replies));
+            assert!(matches!(step, Step::Done(Verdict::Failed(_))), "{replies:?}: {step:?}");
+        }
+    }
+
+    /// Whom everybody left whom it was told of.
+    #[derive(Debug)]
+    struct Left(Sender<AttemptId>);
+
+    impl Seats for Left {
+        fn take(&self) -> Option<AttemptId> {
+            None
+        }
+
+        fn leave(&self, seat: AttemptId) {
+            self.0.send(seat).unwrap();
+        }
+    }
+
+    /// As it is told to whoever asks for it.
+    #[derive(Debug)]
+    struct Only;
+
+    impl Seats for Only {
+        fn take(&self) -> Option<AttemptId> {
+            Some(AttemptId(7))
+        }
+
+        fn leave(&self, _: AttemptId) {}
+    }
+
+    #[test]
+    fn no_key_is_put_and_deleted_by_one_transaction() {
+        let seats: Arc<dyn Seats> = Arc::new(Only);
+        let machine = Concurrency::new("lk".into(), Duration::from_secs(3)).seated(&seats);
+        let mut machine = granted(machine, "");
+        let step = machine.step(acquire("", 2, Some(1)));
+        assert_eq!(asked(&step), [format!("yield lk/{} lk/{}", AttemptId(2), AttemptId(7))]);
+    }
+
+    /// A seat that two are given is of use to neither.
+    #[test]
+    fn a_seat_is_left_once_however_often_its_attempt_is_undone() {
+        let kept = Reply::Error { code: "Kept".into(), message: String::new() };
+        for answered in [&[][..], &[kept, Reply::Int(1)]] {
+            let (says, hears) = mpsc::channel();
+            let seats: Arc<dyn Seats> = Arc::new(Left(says));
+            let mut machine = holder("").seated(&seats);
+            machine.step(acquire("", 2, Some(1)));
+            for reply in answered {
+                machine.step(Input::Reply(Op::Acquire, std::slice::from_ref(reply)));
+            }
+            for _ in 0..3 {
+                let prev = Some(Previous { terms: terms(1, ""), used: 0 });
+                machine.step(Input::Begin(Intent::Undo { terms: terms(2, ""), prev }));
+                machine.step(Input::Reply(Op::Undo, &[Reply::Int(0), Reply::Int(0)]));
+            }
+            drop((machine, seats));
+            let mut left: Vec<_> = hears.iter().collect();
+            left.sort();
+            assert_eq!(left, [AttemptId(1), AttemptId(2)], "{answered:?}");
+        }
+    }
+
+    #[test]
+    fn what_several_share_is_not_handed_on() {
+        let of = |part| Concurrency::of("lk".into(), Duration::from_secs(3), part).traits().yields;
+        let parts = [Part::Lock, Part::Read, Part::Write, Part::Permits { take: 1, permits: 2 }, Part::Wait];
+        assert_eq!(parts.map(of), [true, false, false, false, false]);
     }
 }

@@ -9,6 +9,7 @@
 //! |---|---|---|---|
 //! | `acquire` | puts the own key under the lease if it is not there and the fence is as known; reads the queue | own key, card, limit, fence, part, tag | queue |
 //! | `try` | the same, if nobody is in the queue | own key, card, limit, fence, part, tag | queue |
+//! | `yield` | the same as `acquire`, and deletes the key of an earlier hold, if that was created at that revision and nobody has the own key | own key, card, limit, fence, earlier key, its create, tag | queue |
 //! | `look` | reads own key and queue | own key, limit, create, part | queue |
 //! | `exists` | reads own key | own key | `[lease, create, lease of the key]`, or nil |
 //! | `release` | deletes the own key if it was created at that revision | own key, create | 1, or 0 where it is gone and 2 where others are in the queue |
@@ -37,10 +38,10 @@
 //! A card is that of a [`Holder`](crate::lease::Holder). Its label, or the tag, becomes the value of the own key,
 //! which for Go is what a leader proclaims; the rest is the same for all holds of a client, and lies by its lease.
 //!
-//! A refusal is an error reply: `Fenced`, `Taken` (the own key is there with another value), `LeaseNotFound`,
-//! `NoSpace`, `PermissionDenied`, `Unavailable`, ... A deletion is told as
-//! [`StoreEvent::Gone`](crate::protocol::StoreEvent) with the path `<revision>:<key>`, what may have been missed as
-//! `Changed` with the lock as path.
+//! A refusal is an error reply: `Fenced`, `Taken` (the own key is there with another value), `Kept` (a `yield` found
+//! something else than it was to find, and did nothing), `LeaseNotFound`, `NoSpace`, `PermissionDenied`,
+//! `Unavailable`, ... A deletion is told as [`StoreEvent::Gone`](crate::protocol::StoreEvent) with the path
+//! `<revision>:<key>`, what may have been missed as `Changed` with the lock as path.
 
 use std::sync::Arc;
 
@@ -54,6 +55,7 @@ mod barrier_layout;
 pub mod concurrency;
 pub mod concurrency_layout;
 pub mod examination;
+mod giving;
 pub mod latch_layout;
 pub mod part;
 pub mod seat;
@@ -68,6 +70,8 @@ const fn call(name: &'static str) -> Call {
 pub static ACQUIRE: Call = call("acquire");
 /// Becomes the only contender, or none.
 pub static TRY: Call = call("try");
+/// Becomes a contender in the place of an earlier hold of the same client, which is given back.
+pub static YIELD: Call = call("yield");
 /// Reads own key and queue.
 pub static LOOK: Call = call("look");
 /// Reads the own key.
