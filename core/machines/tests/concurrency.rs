@@ -143,6 +143,26 @@ fn who_comes_again_under_the_name_that_it_had() {
     Setup::of("etcd: alone, it comes again, silence", &[Wish::WaitsTwice]).with(1, ANY).with_silence().check();
 }
 
+#[test]
+fn a_client_hands_it_from_task_to_task() {
+    let alone = Setup::of("etcd: three tasks wait", &[Wish::ThreeWait]).with(1, ANY);
+    alone.check();
+    Setup { name: "etcd: three tasks wait, silence", ..alone.with_silence() }.check();
+    Setup::of("etcd: three tasks wait, two faults", &[Wish::ThreeWait]).with(2, ANY).check();
+    let two = &[Wish::ThreeWait, Wish::Waits];
+    Setup::of("etcd: three tasks wait, and another client", two).check();
+    let of = |name, fault| Setup::of(name, two).with(1, fault).check();
+    of("etcd: three tasks wait, and another client, one gives up", &[Fault::Cancel]);
+    of("etcd: three tasks wait, and another client, a connection is lost", &[Fault::Loss]);
+    of("etcd: three tasks wait, and another client, one is stopped", &[Fault::Stop]);
+    of("etcd: three tasks wait, and another client, a lease ends", &[Fault::Expiry]);
+    of("etcd: three tasks wait, and another client, another lease", &[Fault::Leave]);
+    let silent = Setup::of("etcd: three tasks wait, and another client, silence", two);
+    silent.with(1, &[Fault::Loss, Fault::Cancel]).with_silence().check();
+    let both = &[Wish::ThreeWait; 2];
+    Setup::of("etcd: three tasks of each of two clients wait", both).with(1, &[Fault::Loss]).check();
+}
+
 /// Nothing says that a process goes on from a copy of its memory: what was a client's alone is not any more.
 #[test]
 fn copies_of_a_process_that_call_what_they_put_by_one_name() {
@@ -152,6 +172,11 @@ fn copies_of_a_process_that_call_what_they_put_by_one_name() {
     Setup::of("etcd: two copies wait, a connection is lost", wait).with(1, &[Fault::Loss]).check();
     Setup::of("etcd: one copy waits, one tries", tries).with(1, &[Fault::Loss, Fault::Cancel]).check();
     Setup::of("etcd: three copies wait", &[Wish::WaitsInCopy; 3]).check();
+    let (both, one) = (&[Wish::ThreeWaitInCopy; 2], &[Wish::ThreeWaitInCopy, Wish::WaitsInCopy]);
+    Setup::of("etcd: three tasks of each of two copies wait", both).check();
+    Setup::of("etcd: three tasks of a copy wait, and another copy, a fault", one)
+        .with(1, &[Fault::Loss, Fault::Cancel])
+        .check();
 }
 
 const MEET: &[Wish] = &[Wish::Meets; 2];

@@ -264,7 +264,7 @@ impl Server {
                 .filter(|(_, arg)| matches!(arg, Arg::Key(_)))
                 .map(|(at, _)| key(request, at))
         };
-        let needs_lease = matches!(request.call.name, "acquire" | "try" | "arrive" | "undo");
+        let needs_lease = matches!(request.call.name, "acquire" | "try" | "yield" | "arrive" | "undo");
         if needs_lease && self.over.contains(&session) {
             return (Reply::Error { code: "LeaseNotFound".into(), message: String::new() }, Vec::new());
         }
@@ -290,6 +290,19 @@ impl Server {
                     self.values.insert(own.clone(), value);
                 }
                 self.queue(session, &own, queue_of(request, 4), 0)
+            }
+            "yield" => {
+                let (own, earlier) = (key(request, 0), key(request, 4));
+                assert_ne!(own, earlier, "no transaction puts and deletes one key");
+                let is_there = self.keys.get(&earlier).is_some_and(|node| node.czxid == int(request, 5));
+                if !is_there || self.keys.contains_key(&own) || int(request, 3) != self.fence(session) {
+                    return (Reply::Error { code: "Kept".into(), message: String::new() }, Vec::new());
+                }
+                let fired = self.remove(&[earlier]);
+                self.keys.insert(own.clone(), Node { czxid: self.revision, session });
+                self.values.insert(own.clone(), value(request));
+                let limit = int(request, 2) as usize;
+                return (self.queue(session, &own, (limit, format!("{LOCK}/")), 0), fired);
             }
             "arrive" => {
                 let own = key(request, 0);

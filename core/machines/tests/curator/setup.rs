@@ -30,6 +30,8 @@ pub enum Wish {
     /// It waits, in a copy of the other's process: it has the same session, and calls what it puts by the same name.
     WaitsInCopy,
     TriesInCopy,
+    /// Three tasks of such a copy wait.
+    ThreeWaitInCopy,
     /// It waits, and what it holds is to end with its ttl.
     WaitsUnrenewed,
     Tries,
@@ -58,7 +60,7 @@ impl Wish {
 
     /// Whether it is one of several copies of a process.
     pub fn is_copy(self) -> bool {
-        matches!(self, Wish::WaitsInCopy | Wish::TriesInCopy)
+        matches!(self, Wish::WaitsInCopy | Wish::TriesInCopy | Wish::ThreeWaitInCopy)
     }
 
     /// How often it wants it once more.
@@ -72,7 +74,7 @@ impl Wish {
 
     /// How many tasks it has.
     pub fn tasks(self) -> usize {
-        if self == Wish::ThreeWait { 3 } else { 1 }
+        if matches!(self, Wish::ThreeWait | Wish::ThreeWaitInCopy) { 3 } else { 1 }
     }
 
     /// Whether it is a party at the barrier.
@@ -111,6 +113,7 @@ impl Wish {
             Wish::TriesTwice => "try twice".to_owned(),
             Wish::WaitsInCopy => "wait in a copy of a process".to_owned(),
             Wish::TriesInCopy => "try in a copy of a process".to_owned(),
+            Wish::ThreeWaitInCopy => "three tasks wait in a copy of a process".to_owned(),
             Wish::WaitsUnrenewed => "wait, unrenewed".to_owned(),
             Wish::Tries => "try".to_owned(),
             Wish::WaitsFor(share) => format!("wait to {}", of(share)),
