@@ -192,8 +192,8 @@ fn a_holder_hears_that_it_is_broken() {
     assert!(other.lock(&name).try_acquire().unwrap().is_some());
 }
 
-/// The keys that `work` has put below this name, whether they are there yet or not.
-fn keys_put(uri: &str, name: &str, work: impl FnOnce()) -> BTreeSet<String> {
+/// What is put and deleted below `name` meanwhile, with the revision of each.
+fn written(uri: &str, name: &str, work: impl FnOnce()) -> Vec<(i64, EventType, String)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let endpoint = uri.trim_start_matches("etcd://").to_owned();
     let mut client = runtime.block_on(etcd_client::Client::connect([endpoint], None)).unwrap();
@@ -205,22 +205,28 @@ fn keys_put(uri: &str, name: &str, work: impl FnOnce()) -> BTreeSet<String> {
     work();
     let after = put_mark(&mut client);
     let options = WatchOptions::new().with_prefix().with_start_revision(before + 1);
-    let put = runtime.block_on(async {
+    let written = runtime.block_on(async {
         let mut hears = client.watch(name, Some(options)).await.unwrap();
-        let mut put = BTreeSet::new();
+        let mut written = Vec::new();
         loop {
             let said = hears.message().await.unwrap().unwrap();
-            for event in said.events().iter().filter(|event| event.event_type() == EventType::Put) {
+            for event in said.events() {
                 let kv = event.kv().unwrap();
                 if kv.mod_revision() == after {
-                    return put;
+                    return written;
                 }
-                put.insert(kv.key_str().unwrap().to_owned());
+                written.push((kv.mod_revision(), event.event_type(), kv.key_str().unwrap().to_owned()));
             }
         }
     });
     etcdctl(uri, &["del", &mark]);
-    put
+    written
+}
+
+/// The keys that `work` has put below this name, whether they are there yet or not.
+fn keys_put(uri: &str, name: &str, work: impl FnOnce()) -> BTreeSet<String> {
+    let puts = written(uri, name, work).into_iter().filter(|(_, event, _)| *event == EventType::Put);
+    puts.map(|(.., key)| key).collect()
 }
 
 /// A deleted key is in everybody's way until the cluster is compacted, so those of one client are not called anew each
@@ -252,6 +258,73 @@ fn the_keys_of_a_lock_are_few_however_often_it_is_taken() {
         });
         assert_eq!(keys.len(), 2, "one of each that are held at once: {keys:?}");
     }
+}
+
+#[test]
+fn tasks_of_a_process_hand_a_lock_on_by_one_transaction_each() {
+    const TASKS: u64 = 16;
+    const TIMES: u64 = 20;
+    let (uri, name) = (address(), name("x"));
+    let client = client(&uri, "");
+    let (count, tokens) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let held = client.lock(&name).acquire().unwrap();
+    let written = written(&uri, &name, || {
+        let tasks: Vec<_> = (0..TASKS)
+            .map(|_| {
+                let (lock, count, tokens) = (client.lock(&name).build().unwrap(), count.clone(), tokens.clone());
+                std::thread::spawn(move || {
+                    for _ in 0..TIMES {
+                        let guard = lock.acquire().unwrap();
+                        assert!(tokens.swap(guard.token().n, Ordering::Relaxed) < guard.token().n);
+                        // Two at once would count one.
+                        let seen = count.load(Ordering::Relaxed);
+                        std::thread::yield_now();
+                        count.store(seen + 1, Ordering::Relaxed);
+                        assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+                    }
+                })
+            })
+            .collect();
+        assert_eq!(held.release().unwrap(), ReleaseOutcome::Released);
+        tasks.into_iter().for_each(|task| task.join().unwrap());
+    });
+    assert_eq!(count.load(Ordering::Relaxed), TASKS * TIMES);
+    let keys: BTreeSet<_> = written.iter().map(|(.., key)| key).collect();
+    assert!(keys.len() <= 3, "they take turns: {keys:?}");
+    let writes: BTreeSet<_> = written.iter().map(|(revision, ..)| revision).collect();
+    // Whoever comes back when nobody waits begins anew.
+    let most = TASKS * TIMES * 11 / 10 + 2;
+    assert!(writes.len() as u64 <= most, "{} writes for {} holds", writes.len(), TASKS * TIMES);
+    assert_eq!(etcdctl(&uri, &["get", "--prefix", &name]), "");
+}
+
+#[test]
+fn whoever_of_another_process_stands_in_line_is_not_passed_over() {
+    let (uri, name) = (address(), name("x"));
+    let (one, other) = (client(&uri, ""), client(&uri, ""));
+    let held = one.lock(&name).acquire().unwrap();
+    let (says, hears) = mpsc::channel();
+    let waits = |client: &Client, who: &'static str| {
+        let (lock, says) = (client.lock(&name).build().unwrap(), says.clone());
+        std::thread::spawn(move || {
+            let guard = lock.acquire().unwrap();
+            says.send((who, guard.token().n)).unwrap();
+            guard.release().unwrap()
+        })
+    };
+    let others = waits(&other, "other");
+    until("another process stands in line", || one.inspect(&name).unwrap().waiters == 1);
+    let own = [waits(&one, "own"), waits(&one, "own")];
+    until("tasks of the holder's wait", || one.metrics().waiting >= 2);
+    let before = held.token().n;
+    assert_eq!(held.release().unwrap(), ReleaseOutcome::Released);
+    let served: Vec<_> = (0..3).map(|_| hears.recv_timeout(Duration::from_secs(20)).unwrap()).collect();
+    assert_eq!(served.iter().map(|(who, _)| *who).collect::<Vec<_>>(), ["other", "own", "own"]);
+    assert!(served.iter().map(|(_, token)| *token).is_sorted() && served[0].1 > before, "{before} {served:?}");
+    for task in [others].into_iter().chain(own) {
+        assert_eq!(task.join().unwrap(), ReleaseOutcome::Released);
+    }
+    assert_eq!(etcdctl(&uri, &["get", "--prefix", &name]), "");
 }
 
 /// A copy of this process's memory would call its key by the same name.

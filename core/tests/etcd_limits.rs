@@ -124,6 +124,49 @@ async fn a_crowd_of_one_client_comes_at_once_reads_the_line_once_and_has_one_wat
     client.close().await;
 }
 
+/// Who hands on is told by the copy of the line who stands there already.
+#[tokio::test]
+async fn a_task_of_a_client_that_keeps_a_copy_of_the_line_hands_on_behind_it() {
+    const CROWD: u64 = 60;
+    let server = Server::new(&[]);
+    let client = lockwright::connect(&server.uri).await.unwrap();
+    let first = client.lock("x").acquire().await.unwrap();
+    let token = first.token().n;
+    let tokens = |fair: bool| {
+        let lock = if fair { client.lock("x").fair().build() } else { client.lock("x").build() }.unwrap();
+        tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            let token = guard.token().n;
+            assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+            token
+        })
+    };
+    let crowd: Vec<_> = (0..CROWD).map(|_| tokens(true)).collect();
+    while client.inspect("x").await.unwrap().waiters < CROWD {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let others: Vec<_> = (0..3).map(|_| tokens(false)).collect();
+    while client.metrics().waiting < CROWD + 3 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let requests = server.requests();
+    assert_eq!(first.release().await.unwrap(), ReleaseOutcome::Released);
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for task in crowd {
+        before.push(task.await.unwrap());
+    }
+    for task in others {
+        after.push(task.await.unwrap());
+    }
+    let each = (server.requests() - requests) as f64 / (CROWD + 3) as f64;
+    println!("{each:.2} requests each");
+    let last = before.iter().max().unwrap();
+    assert!(before.iter().all(|one| *one > token) && after.iter().all(|one| one > last), "{before:?} {after:?}");
+    assert!(each < 1.5, "{each}");
+    assert_eq!(server.etcdctl(&["get", "--prefix", "x"]).unwrap(), "");
+    client.close().await;
+}
+
 /// The same of many clients, each with a lease and a connection; they come by the hundred. LOCKWRIGHT_SESSIONS says how
 /// many.
 #[tokio::test]
@@ -221,7 +264,18 @@ fn a_database_that_is_full_grants_nothing_and_says_why_and_what_is_held_can_be_g
     let worst = client.examine().unwrap().into_iter().max_by_key(|one| one.severity).unwrap();
     assert_eq!((worst.check, worst.severity), ("room", Severity::Problem));
     assert!(held.is_held());
+    // It cannot be handed on, and is given back all the same.
+    let next = {
+        let lock = client.lock("held").build().unwrap();
+        std::thread::spawn(move || lock.acquire().unwrap_err().kind())
+    };
+    while client.metrics().waiting == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let began = Instant::now();
     assert_eq!(held.release().unwrap(), ReleaseOutcome::Released);
+    assert!(began.elapsed() < Duration::from_millis(900), "nobody waits for what the next one cannot have");
+    assert_eq!(next.join().unwrap(), Kind::Unavailable);
     assert_eq!(server.etcdctl(&["get", "--prefix", "held"]).unwrap(), "");
     assert_eq!(server.etcdctl(&["get", "--prefix", "free"]).unwrap(), "");
     // What the message says.
