@@ -111,7 +111,9 @@ impl Uri {
         }
         let mut read = Vec::with_capacity(all.len());
         for (number, (mut uri, own)) in all.into_iter().enumerate() {
-            let known = |(key, _): &&(String, String)| number == 0 || OPTIONS.contains(&key.as_str());
+            let known = |(key, _): &&(String, String)| {
+                number == 0 || OPTIONS.contains(&key.as_str()) || OF_EACH_NODE.contains(&key.as_str())
+            };
             let options = own.into_iter().chain(common.iter().filter(known).cloned()).collect();
             uri.take_options(options).map_err(|error| discreet(&uri, error))?;
             read.push(uri);
@@ -276,6 +278,9 @@ pub const OPTIONS: [&str; 18] = [
 /// What an address of a quorum says of its own node; anything else holds for all.
 const OF_A_NODE: [&str; 7] = ["prefix", "db", "ca", "cert", "key", "sentinel_user", "sentinel_password"];
 
+/// What a store's address says of its locks, so that each node has to know it.
+const OF_EACH_NODE: [&str; 1] = ["tokens"];
+
 /// Whether a word is another one with a letter too many, too few, wrong, or two of them swapped.
 fn is_nearly(word: &str, other: &str) -> bool {
     let (word, other): (Vec<char>, Vec<char>) = (word.chars().collect(), other.chars().collect());
@@ -379,7 +384,11 @@ fn rank(what: &str, text: &str) -> Result<u8> {
     text.parse().map_err(|_| Error::invalid("connect", format!("{what} is {text:?}; write a number from 0 to 9")))
 }
 
-fn flag(what: &str, text: &str) -> Result<bool> {
+/// Yes or no as text.
+///
+/// # Errors
+/// `invalid_config` when it is neither.
+pub fn flag(what: &str, text: &str) -> Result<bool> {
     match text {
         "true" | "yes" | "on" | "1" => Ok(true),
         "false" | "no" | "off" | "0" => Ok(false),
@@ -465,6 +474,10 @@ mod tests {
         let others = uri.take_other_nodes();
         assert_eq!(others.iter().map(|node| &*node.connect.prefix).collect::<Vec<_>>(), ["x:", ""]);
         assert!(others.iter().all(|node| node.lock.ttl == uri.lock.ttl && node.rest.is_empty()));
+        let mut uri = parse("redis://a redis://b?tokens=false redis://c").unwrap();
+        let mut all = uri.take_other_nodes();
+        all.push(uri);
+        assert!(all.iter_mut().all(|node| node.take_rest("tokens").is_some()));
         for text in ["redis://a?ttl=5s redis://b?ttl=6s", "redis://a b", "redis://a redis://b?ttl=soon"] {
             assert_eq!(parse(text).unwrap_err().kind(), Kind::InvalidConfig, "{text:?}");
         }

@@ -38,6 +38,7 @@ use layout::redisson_shared::{self, CountedRecord, Leased, PermitsRecord, ReadWr
 use layout::redisson_store::ReadWrite;
 use layout::shared::{self, SharedRecord};
 use layout::table::{self, TableRecord};
+use layout::tokenless::{self, TokenlessRecord};
 use search::Explored;
 use setup::{Class, Reduced, Setup, Wish};
 use spaces::{EARLY, ONE};
@@ -239,6 +240,41 @@ fn a_joined_store_that_runs_requests_late_or_frees_anybodys_lock_is_found() {
     let blind = Setup { renew: false, ..Setup::two_clients("string: a store that deletes without comparing") };
     let found = blind.explore::<joined::Seeded<Owned, { joined::DELETES_BLINDLY }>>().expect_err("it deletes blindly");
     assert!(found.what.contains("ends the live lease"), "{}", found.what);
+}
+
+#[test]
+fn joined_locks_without_tokens_are_polled_for() {
+    let two = |name| Setup { prompt: true, ..Setup::polled(name) };
+    two("tokenless: one thing goes wrong, promptly").with_faults(1).check_as::<TokenlessRecord>();
+    Setup { renew: false, ..two("tokenless: leases are not renewed, promptly") }.check_as::<TokenlessRecord>();
+    Setup::polled("tokenless: nothing goes wrong, any delay").check_as::<TokenlessRecord>();
+    let fickle = Wish { may_cancel: true, ..ONE };
+    let clients = vec![vec![fickle], vec![fickle]];
+    Setup { clients, ..two("tokenless: two fickle clients, one fault") }.with_faults(1).check_as::<TokenlessRecord>();
+    Setup { polls: true, prompt: true, ..Setup::yields("tokenless: two tasks take turns") }
+        .check_as::<TokenlessRecord>();
+}
+
+/// The cost that `docs/adr/0143` states: where a try is executed late, those who wait look after its lease.
+#[test]
+fn a_try_without_a_token_that_is_executed_late_keeps_the_lock_for_its_ttl() {
+    let ghost =
+        |name| Setup { prompt: true, ttl: 6, faults: vec![Class::Ghost], most_faults: 1, ..Setup::polled(name) };
+    ghost("string: a try that would be executed late").check_as::<StringRecord>();
+    let found = ghost("tokenless: a try that is executed late").explore::<TokenlessRecord>();
+    let found = found.expect_err("it is there until its ttl ends");
+    assert!(found.what.contains("only after"), "{}", found.what);
+}
+
+#[test]
+fn a_store_whose_tries_take_the_lock_or_whose_releases_free_anybodys_is_found() {
+    let two = |name| Setup { renew: false, ..Setup::polled(name) };
+    let taken = two("tokenless: a try takes the lock").explore::<tokenless::Seeded<{ tokenless::TAKES_IT }>>();
+    let blind = two("tokenless: a store that deletes without comparing");
+    let freed = blind.explore::<tokenless::Seeded<{ tokenless::DELETES_BLINDLY }>>();
+    for found in [taken.expect_err("it takes it"), freed.expect_err("it frees anybody's")] {
+        assert!(found.what.contains("ends the live lease"), "{}", found.what);
+    }
 }
 
 #[test]

@@ -30,6 +30,8 @@ mod quorum;
 mod shared;
 #[path = "machines/tasks.rs"]
 mod tasks;
+#[path = "machines/tokenless.rs"]
+mod tokenless;
 #[path = "machines/waiting.rs"]
 mod waiting;
 
@@ -111,8 +113,10 @@ impl Rig {
             match action {
                 Action::Send { id, requests } => self.sent.push((id, requests[0].clone())),
                 Action::Granted { tokens } => {
-                    let tokens = tokens.expect("tokens");
-                    self.said.push(format!("granted {}..={}", tokens.first(), tokens.last()));
+                    self.said.push(match tokens {
+                        Some(tokens) => format!("granted {}..={}", tokens.first(), tokens.last()),
+                        None => "granted".to_owned(),
+                    });
                 }
                 Action::Released(outcome) => self.said.push(format!("released: {}", outcome.code())),
                 Action::Lost(reason) => self.said.push(format!("lost: {}", reason.code())),

@@ -34,6 +34,13 @@ fn two_clients_whose_writes_reach_the_nodes_in_any_order() {
 }
 
 #[test]
+fn a_node_is_emptied_and_a_try_without_a_token_is_executed_at_any_time() {
+    let faults = &[(Fault::Flush, 1), (Fault::LateTry, 1)];
+    let setup = Setup::of("tokenless quorum: a node is emptied and a try is late").in_order().without_tokens();
+    setup.waiting(1).with(faults).check();
+}
+
+#[test]
 #[ignore = "not yet explored to its end: ask for it by name"]
 fn a_restart_and_a_loss() {
     let faults = &[(Fault::Restart, 1), (Fault::Loss, 1)];

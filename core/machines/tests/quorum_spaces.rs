@@ -47,6 +47,29 @@ fn two_clients_of_which_one_gives_up() {
     Setup::of("quorum: one gives up").in_order().with(&[(Fault::Cancel, 1)]).check();
 }
 
+#[test]
+fn two_clients_whose_lock_has_no_tokens() {
+    Setup::of("tokenless quorum: two wait").in_order().without_tokens().check();
+}
+
+#[test]
+fn two_clients_and_a_try_without_a_token_that_is_executed_at_any_time() {
+    let loss = &[(Fault::Loss, 1)];
+    Setup::of("tokenless quorum: a message is lost").in_order().without_tokens().waiting(1).with(loss).check();
+}
+
+#[test]
+fn two_clients_without_tokens_and_a_node_that_is_restarted() {
+    let restart = &[(Fault::Restart, 1)];
+    Setup::of("tokenless quorum: a node is restarted").in_order().without_tokens().waiting(1).with(restart).check();
+}
+
+#[test]
+fn two_clients_without_tokens_and_a_node_that_is_emptied_while_it_answers() {
+    let flush = &[(Fault::Flush, 1)];
+    Setup::of("tokenless quorum: a node is emptied").in_order().without_tokens().waiting(1).with(flush).check();
+}
+
 /// The case that `docs/redlock.md` states: nothing can be done about it without another clock.
 #[test]
 fn a_node_whose_clock_is_set_forward_may_let_a_second_one_in() {

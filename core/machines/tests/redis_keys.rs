@@ -13,7 +13,7 @@ use lockwright_machines::protocol::{
 };
 use lockwright_machines::rank::Rank;
 use lockwright_machines::share::Share;
-use lockwright_machines::stores::redis::layouts::{self, marker};
+use lockwright_machines::stores::redis::layouts::{self, marker, tokenless};
 use lockwright_machines::time::StoreTime;
 use redis_server::Server;
 
@@ -167,7 +167,8 @@ fn every_script_touches_only_keys_that_it_names() {
     let mut played = Played { server, now, calls, bodies, in_one_slot: false };
     let prefix = format!("keys {}:", std::process::id());
     let on_cluster: Vec<_> = layouts::of_cluster(&prefix);
-    for (layouts, in_one_slot) in [(layouts::all(&prefix), false), (on_cluster, true)] {
+    let without_tokens = tokenless::layouts(&prefix, true);
+    for (layouts, in_one_slot) in [(layouts::all(&prefix), false), (on_cluster, true), (without_tokens, true)] {
         played.in_one_slot = in_one_slot;
         let mut known = "";
         for layout in &layouts {

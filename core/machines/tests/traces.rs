@@ -50,8 +50,8 @@ use std::{env, fs};
 use lockwright_machines::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
 use lockwright_machines::lease::ReleaseOutcome;
 use lockwright_machines::protocol::{
-    AttemptId, Change, InboxId, Input, Intent, Layout as _, Op, Previous, Protocol, Reply, Request, Step, StoreEvent,
-    Term, Terms, Verdict,
+    AttemptId, Change, InboxId, Input, Intent, Layout, Op, Previous, Protocol, Reply, Request, Step, StoreEvent, Term,
+    Terms, Verdict,
 };
 use lockwright_machines::quorum::{Leases, Member, QuorumLayout};
 use lockwright_machines::rank::Rank;
@@ -60,10 +60,10 @@ use lockwright_machines::stores::{etcd, memcached, mysql, postgres, redis, zooke
 use lockwright_machines::time::StoreTime;
 
 /// A file, and what makes the machine of the lock that it is about, in a format where there are several.
-type Layout = (&'static str, fn(&str) -> Box<dyn Protocol>);
+type Traced = (&'static str, fn(&str) -> Box<dyn Protocol>);
 
 /// A new layout is one line here and one file of the same name.
-const LAYOUTS: &[Layout] = &[
+const LAYOUTS: &[Traced] = &[
     ("etcd_barrier", |_| {
         let plan = BarrierPlan::new(2, Duration::from_secs(30), Duration::from_secs(70)).expect("in range");
         Box::new(etcd::layouts::barrier::Barrier::new("orders".into(), plan))
@@ -83,6 +83,7 @@ const LAYOUTS: &[Layout] = &[
     ("redis_native", |_| redis::layouts::native_scripts::layout("").protocol("lw:{orders}".into())),
     ("redis_python_redis_lock", |format| by_recipe(&redis::layouts::python_redis_lock::FAMILY, format)),
     ("redis_quorum", |_| redis_quorum()),
+    ("redis_quorum_tokenless", |_| redis_quorum_tokenless()),
     ("redis_redisson", |_| redis::layouts::redisson::layout("").protocol("orders".into())),
     ("redis_redisson_fenced", |_| redis::layouts::redisson_fenced::layout("").protocol("orders".into())),
     ("redis_redisson_permits", redisson_permits),
@@ -90,6 +91,7 @@ const LAYOUTS: &[Layout] = &[
     ("redis_shared", redis_shared),
     ("redis_spring", redis_spring),
     ("redis_string", |format| by_recipe(&redis::layouts::string::FAMILY, format)),
+    ("redis_string_tokenless", |_| tokenless().protocol("orders".into())),
     ("redis_symfony", |format| by_recipe(&redis::layouts::symfony::FAMILY, format)),
     ("sql_advisory", |_| mysql::layouts::advisory::layout("", Duration::from_secs(30)).protocol("orders".into())),
     ("sql_for_update", |_| postgres::layouts::for_update::layout("").protocol("orders".into())),
@@ -147,15 +149,28 @@ fn zookeeper_line(recipe: &str) -> Box<dyn Protocol> {
 
 /// On three nodes, with leases of a minute at most.
 fn redis_quorum() -> Box<dyn Protocol> {
+    on_three_nodes(&|| Arc::new(redis::layouts::native_scripts::layout(""))).protocol("lw:{orders}".into())
+}
+
+fn redis_quorum_tokenless() -> Box<dyn Protocol> {
+    on_three_nodes(&|| Arc::new(tokenless())).protocol("orders".into())
+}
+
+/// In the format of redis-py.
+fn tokenless() -> redis::layouts::tokenless::TokenlessLayout {
+    let of = redis::layouts::string::FAMILY.layout(&redis::layouts::string::REDIS_PY, "");
+    redis::layouts::tokenless::TokenlessLayout { of }
+}
+
+fn on_three_nodes(layout: &dyn Fn() -> Arc<dyn Layout>) -> QuorumLayout {
     let member = |number| Member {
         address: format!("redis://{number}").into(),
-        layout: Arc::new(redis::layouts::native_scripts::layout("")),
+        layout: layout(),
         marker: redis::layouts::marker::marker(""),
     };
     let leases = Leases { max_ttl: Duration::from_secs(60), node_timeout: Duration::from_millis(250) };
     let members = ["a", "b", "c"].map(member).into();
-    let layout = QuorumLayout::new(members, leases, Arc::new(AtomicBool::new(false))).expect("three nodes");
-    layout.protocol("lw:{orders}".into())
+    QuorumLayout::new(members, leases, Arc::new(AtomicBool::new(false))).expect("three nodes")
 }
 
 fn redis_shared(share: &str) -> Box<dyn Protocol> {

@@ -12,6 +12,7 @@ use crate::shortcut::{self, Shortcut, ShortcutProbe};
 use crate::wire::{Commands, Given, NO_REPLY, Scripts, groups, is_unknown_script, replies};
 use lockwright_machines::error::{Error, Kind, Result};
 use lockwright_machines::protocol::{Arg, Reply, Request};
+use lockwright_machines::stores::redis::layouts::tokenless;
 use lockwright_machines::time::StoreTime;
 
 /// See the [module](self). It has the requests, or borrows them.
@@ -46,9 +47,9 @@ pub struct Copies {
     pub timeout: Duration,
 }
 
-/// Whether `request` may make somebody the holder: it is refused after a time.
+/// Whether `request` may make somebody the holder: it is refused after a time, or could not be.
 pub fn may_grant(request: &Request) -> bool {
-    request.args.iter().any(|arg| matches!(arg, Arg::NotAfter))
+    request.args.iter().any(|arg| matches!(arg, Arg::NotAfter)) || tokenless::set(request).is_some()
 }
 
 /// The requests that travel in one command.
@@ -66,6 +67,8 @@ enum Form {
     Shortcut(Shortcut),
     /// As a look whether a marker is still there.
     Marker,
+    /// As the server's own command, for which there is no script.
+    Set,
     /// As a script that the server may know.
     Digest,
     /// As a script in full.
@@ -79,6 +82,7 @@ impl Form {
             (_, [request]) if shortcut::looks_at_marker(request) && known.marker(&request.key).is_some() => {
                 Form::Marker
             }
+            (_, [request]) if tokenless::set(request).is_some() => Form::Set,
             _ => Form::Digest,
         }
     }
@@ -129,6 +133,7 @@ impl<R: Deref<Target = [Request]>> Exchange<R> {
             match (asked.form, &self.requests[asked.group.clone()]) {
                 (Form::Shortcut(shortcut), [request]) => shortcut.write(out, request),
                 (Form::Marker, [request]) => out.command(&["GET", &request.key]),
+                (Form::Set, [request]) => write_set(out, request),
                 (form, group) => {
                     let given = Given { not_after, run: self.run.as_deref().unwrap_or_default() };
                     scripts.write(out, group, given, matches!(form, Form::Whole));
@@ -185,7 +190,53 @@ impl<R: Deref<Target = [Request]>> Exchange<R> {
     }
 }
 
+/// What is sent by the libraries whose locks are joined.
+fn write_set(out: &mut Vec<u8>, request: &Request) {
+    let (owner, ttl) = tokenless::set(request).unwrap_or_default();
+    out.begin(6);
+    [b"SET", request.key.as_bytes(), owner.as_bytes(), b"NX", b"PX"].into_iter().for_each(|word| out.word(word));
+    out.number(ttl);
+}
+
 /// Whether this answer is the marker that was there before.
 fn is_marker(answer: &Value, known: Option<Arc<str>>) -> bool {
     matches!((answer, known), (Value::BulkString(text), Some(known)) if text == known.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use lockwright_machines::protocol::Call;
+
+    fn set() -> Request {
+        Request::new(&tokenless::SET, "k".into(), ["owner".into(), Arg::Int(30_000)])
+    }
+
+    #[test]
+    fn a_lock_without_tokens_is_asked_for_by_the_command_of_its_libraries() {
+        let scripts = Scripts::new([].into_iter());
+        let mut known = ShortcutProbe::default();
+        let mut exchange = Exchange::new([set()].to_vec(), &known, Manner::default());
+        let mut sent = Vec::new();
+        exchange.write(&scripts, StoreTime(7), &mut sent);
+        let expected = "*6\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nowner\r\n$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n30000\r\n";
+        assert_eq!(String::from_utf8_lossy(&sent), expected);
+        exchange.take([Value::Nil], &mut known).unwrap();
+        assert_eq!((exchange.open(), exchange.replies().unwrap()), (0, vec![Reply::Nil]), "it is not asked again");
+    }
+
+    #[test]
+    fn whatever_may_grant_waits_for_the_copies_that_are_wanted() {
+        static CALL: Call = Call { name: "ask", body: &["return 1"], batch: false };
+        let copies = Copies { count: 1, timeout: Duration::from_millis(50) };
+        let manner = Manner { copies: Some(copies), ..Manner::default() };
+        let dated = Request::new(&CALL, "k".into(), [Arg::NotAfter]);
+        for (request, waits) in [(set(), true), (dated, true), (Request::new(&CALL, "k".into(), []), false)] {
+            assert_eq!(may_grant(&request), waits);
+            let exchange = Exchange::new([request].to_vec(), &ShortcutProbe::default(), manner);
+            assert_eq!(exchange.expected(), 1 + usize::from(waits));
+        }
+    }
 }

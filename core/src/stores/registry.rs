@@ -125,17 +125,31 @@ const QUORUM: &[&str] = &["redis://a redis://b redis://c"];
 #[cfg(not(feature = "redis"))]
 const QUORUM: &[&str] = &[];
 
+/// Options by which locks promise something else, and what names them.
+#[cfg(feature = "redis")]
+const VARIED: &[(&str, &str)] = &[
+    ("redis://localhost?layout=string&format=redis-py&tokens=false", ", `tokens=false`"),
+    ("redis://a redis://b redis://c?layout=string&format=redis-py&tokens=false", ", `tokens=false`"),
+];
+#[cfg(not(feature = "redis"))]
+const VARIED: &[(&str, &str)] = &[];
+
 /// One of every store. Opening an address sends nothing.
 fn one_of_each() -> impl Iterator<Item = Arc<dyn Store>> {
     let addresses = STORES.iter().map(|(_, address, _)| *address).chain(QUORUM.iter().copied());
-    addresses.filter_map(|address| open(&mut Uri::parse(address, ConnectOptions::default()).ok()?).ok())
+    addresses.filter_map(opened)
+}
+
+fn opened(address: &str) -> Option<Arc<dyn Store>> {
+    open(&mut Uri::parse(address, ConnectOptions::default()).ok()?).ok()
 }
 
 fn format_of(layout: &dyn Layout) -> String {
     layout.format().map(|format| format!(", format `{format}`")).unwrap_or_default()
 }
 
-/// What every layout of every store promises, and the format where not all formats of the layout promise the same.
+/// What every layout of every store promises, and the format where not all formats of the layout promise the same, or
+/// the option by which it promises that.
 pub(crate) fn guarantees_of_all() -> Vec<(String, Guarantees)> {
     let mut all: Vec<(String, Guarantees)> = Vec::new();
     for store in one_of_each() {
@@ -148,6 +162,10 @@ pub(crate) fn guarantees_of_all() -> Vec<(String, Guarantees)> {
             }
         }
     }
+    let varied = |(address, what): &(&str, &'static str)| {
+        Some(((*what).to_owned(), opened(address)?.layouts().first()?.guarantees()))
+    };
+    all.extend(VARIED.iter().filter_map(varied));
     all
 }
 

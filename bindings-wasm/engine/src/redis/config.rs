@@ -2,6 +2,7 @@
 
 use lockwright_machines::address::{credentials, invalid};
 use lockwright_machines::error::{Error, Result};
+use lockwright_machines::stores::redis::layouts::tokenless;
 use lockwright_machines::uri::Uri;
 use lockwright_resp::place::{Endpoint, Place};
 
@@ -22,6 +23,8 @@ pub struct Config {
     /// What is known of the client.
     pub settings: Settings,
     pub(super) db: u32,
+    /// Whether locks have tokens.
+    pub(super) has_tokens: bool,
 }
 
 /// The scheme of addresses of lock servers.
@@ -71,8 +74,9 @@ impl Config {
         };
         without_files(&uri.connect, place.is_secure)?;
         let login = credentials(uri.url())?;
+        let has_tokens = server == Server::Ours || tokenless::has_tokens(uri)?;
         let settings = Settings::of(uri, shown, login)?;
-        Ok(Config { server, host, port, is_secure: place.is_secure, db: place.db, settings })
+        Ok(Config { server, host, port, is_secure: place.is_secure, db: place.db, has_tokens, settings })
     }
 
     /// The same for a face without TLS, which says with `advice` what to do instead.

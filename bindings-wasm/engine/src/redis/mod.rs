@@ -104,7 +104,7 @@ impl Store for Redis {
     }
 
     fn layouts(&self) -> Vec<Arc<dyn Layout>> {
-        self.config.server.layouts(&self.config.settings.options.prefix)
+        self.config.server.layouts(&self.config.settings.options.prefix, self.config.has_tokens)
     }
 
     fn eviction(prefix: &Arc<str>) -> Inquiry<'_, Option<String>> {

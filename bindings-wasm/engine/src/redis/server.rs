@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockwright_machines::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use lockwright_machines::protocol::{Call, Layout, StoreEvent};
-use lockwright_machines::stores::redis::layouts::{self, native_scripts};
+use lockwright_machines::stores::redis::layouts::{self, native_scripts, tokenless};
 use lockwright_machines::{cell_layout, native_machine, push};
 
 /// How many a script of a Redis server finds to listen on a channel.
@@ -25,8 +25,9 @@ pub enum Server {
 
 impl Server {
     /// The layouts of locks there, for names that get `prefix` put before them.
-    pub(super) fn layouts(self, prefix: &str) -> Vec<Arc<dyn Layout>> {
+    pub(super) fn layouts(self, prefix: &str, has_tokens: bool) -> Vec<Arc<dyn Layout>> {
         match self {
+            Server::Redis if !has_tokens => tokenless::layouts(prefix, false),
             Server::Redis => layouts::all(prefix),
             Server::Ours => vec![Arc::new(cell_layout::layout(prefix, guarantees))],
         }

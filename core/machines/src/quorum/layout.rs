@@ -102,13 +102,30 @@ fn quorum_of(store: &'static str) -> &'static str {
     }
 }
 
+/// What holds where each node has tokens.
 const NOTES: &[&str] = &[
-    "A node counts once what it keeps is older than max_ttl: one that was restarted, emptied, promoted or is new is out for so long.",
-    "A node whose clock is stepped forward frees what it granted early; where a lock is held on a bare majority, another holder is possible then.",
+    AGE,
+    CLOCKS,
     "Tokens rise over all holders if every client requires fenced, which takes one more round to the nodes; else they rise as far as the nodes' clocks agree.",
-    "Waiters poll, in no order: with several processes, one of them may wait long.",
-    "Semaphores are refused: of more than one permit, majorities of the nodes could grant more than there are.",
+    POLLS,
+    SEMAPHORES,
 ];
+
+/// What holds where none has.
+const WITHOUT_TOKENS: &[&str] = &[
+    AGE,
+    CLOCKS,
+    "No holder has a fencing token.",
+    "A node may take the lock for a try that it executes after nobody waits for the answer any more: it keeps it there until its ttl ends.",
+    POLLS,
+    SEMAPHORES,
+];
+
+const AGE: &str = "A node counts once what it keeps is older than max_ttl: one that was restarted, emptied, promoted or is new is out for so long.";
+const CLOCKS: &str = "A node whose clock is stepped forward frees what it granted early; where a lock is held on a bare majority, another holder is possible then.";
+const POLLS: &str = "Waiters poll, in no order: with several processes, one of them may wait long.";
+const SEMAPHORES: &str =
+    "Semaphores are refused: of more than one permit, majorities of the nodes could grant more than there are.";
 
 impl Layout for QuorumLayout {
     fn name(&self) -> &'static str {
@@ -121,13 +138,15 @@ impl Layout for QuorumLayout {
 
     fn guarantees(&self) -> Guarantees {
         let one = self.one().guarantees();
+        let token = if self.can_raise() { TokenRises::WithStoreClock } else { TokenRises::Never };
+        let notes = if one.token == TokenRises::Never { WITHOUT_TOKENS } else { NOTES };
         Guarantees {
             store: quorum_of(one.store),
             exclusive_until: ExclusiveUntil::NodeClock,
-            token: if self.can_raise() { TokenRises::WithStoreClock } else { TokenRises::Never },
+            token,
             fair: false,
             push: false,
-            notes: NOTES,
+            notes,
             ..one
         }
     }

@@ -220,6 +220,8 @@ impl QuorumMachine {
                 self.held.remove(node);
                 Said::No(remaining)
             }
+            // It would ask on for whose it is. Nothing here depends on that before it is asked for again.
+            Step::Ask(_) if kind == Op::Acquire => Said::No(Duration::MAX),
             Step::Done(Verdict::Renewed) => Said::Yes(None),
             Step::Done(Verdict::Released(ReleaseOutcome::Released)) => {
                 self.held.remove(node);

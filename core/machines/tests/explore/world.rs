@@ -1092,7 +1092,11 @@ impl<R: Record> World<R> {
         let who = name_of_client(client);
         match (call, settled) {
             (Call::Acquire(task), Settled::Granted { hold, .. }) => {
-                let token = hold.shown().ok_or("a grant without a token")?.n;
+                // Where there are none, the order of the grants stands in for tokens.
+                let token = match hold.shown() {
+                    None if R::BLOCK == 0 => self.store.top() + 1,
+                    token => token.ok_or("a grant without a token")?.n,
+                };
                 self.granted(setup, client, task.0 as usize, token)
             }
             (Call::Acquire(task), Settled::Refused(why)) => self.refused(setup, client, task.0 as usize, &why),

@@ -1,4 +1,5 @@
-//! A node: the shipped cell of a lock, and the marker that says since when it has had what it keeps.
+//! A node: the shipped cell of a lock, or the key of one without tokens, and the marker that says since when it has had
+//! what it keeps.
 
 use std::convert::Infallible;
 use std::hash::Hash;
@@ -16,6 +17,10 @@ use crate::world::time;
 
 #[path = "../explore/layout/line.rs"]
 mod line;
+#[path = "../explore/layout/tokenless_store.rs"]
+mod tokenless_store;
+
+use tokenless_store::{TokenlessStore, Words};
 
 /// What a node that answers a look says of itself, for as long as it is the same.
 const KNOWN: &str = "known";
@@ -23,6 +28,8 @@ const KNOWN: &str = "known";
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     cell: LockCell,
+    /// In the place of the cell, where locks have no tokens.
+    key: Option<TokenlessStore>,
     line: line::Queued,
     /// How often it was restarted.
     run: u32,
@@ -44,8 +51,9 @@ fn shortened(span: Duration) -> Duration {
 
 impl Node {
     /// One that has been there for longer than any lease lasts.
-    pub fn new(now: u32) -> Self {
-        Node { marker: Some((0, now - MAX_TTL)), ..Node::default() }
+    pub fn new(now: u32, tokenless: bool) -> Self {
+        let key = tokenless.then(TokenlessStore::default);
+        Node { marker: Some((0, now - MAX_TTL)), key, ..Node::default() }
     }
 
     /// When a request that is sent now comes too late, on its clock.
@@ -61,7 +69,8 @@ impl Node {
     }
 
     pub fn flush(&mut self) {
-        *self = Node { run: self.run, ahead: self.ahead, ..Node::default() };
+        let key = self.key.as_ref().map(|_| TokenlessStore::default());
+        *self = Node { run: self.run, ahead: self.ahead, key, ..Node::default() };
     }
 
     pub fn step(&mut self, ticks: u32) {
@@ -73,11 +82,25 @@ impl Node {
         if request.call.name == "mark" {
             return self.mark(now);
         }
+        if let Some(key) = &mut self.key {
+            let reply = key.run(&Words::of(request).expect("a request of the layout"), micros(now));
+            return reply;
+        }
         let procedure = LockCell::read(request).expect("a request of the layout");
         let alive = |_| true;
         let mut around = Surroundings { now: micros(now), token_floor: 0, alive: &alive, pushes: Vec::new() };
         let Ok::<_, Infallible>(reply) = self.cell.run(procedure, &mut self.line, &mut around);
         reply
+    }
+
+    /// Whose it was last, and until when.
+    fn hold(&self) -> Option<(AttemptId, StoreTime)> {
+        match &self.key {
+            Some(key) => key.value.as_ref().map(|(owner, ends)| {
+                (AttemptId(u128::from_str_radix(owner, 16).expect("an owner of redis-py")), *ends)
+            }),
+            None => self.cell.hold.as_ref().map(|hold| (hold.owner.attempt, hold.expires)),
+        }
     }
 
     fn mark(&mut self, now: u32) -> Reply {
@@ -94,9 +117,9 @@ impl Node {
     /// Whether it lets nobody but `owner` count it before `until`, even if its clock runs fast.
     pub fn keeps(&self, owner: AttemptId, until: Time) -> bool {
         let least = |at: u32, span: u32| time(at - self.ahead.min(at)).after(shortened(TICK * span));
-        let holds = self.cell.hold.as_ref().is_some_and(|hold| {
-            let granted = (hold.expires.0 / TICK.as_micros() as i64) as u32 - TTL;
-            hold.owner.attempt == owner && least(granted, TTL) >= until
+        let holds = self.hold().is_some_and(|(holder, expires)| {
+            let granted = (expires.0 / TICK.as_micros() as i64) as u32 - TTL;
+            holder == owner && least(granted, TTL) >= until
         });
         holds
             || match self.marker {
@@ -108,15 +131,15 @@ impl Node {
 
     /// Whether somebody's lease is not over.
     pub fn is_held(&self, now: u32) -> bool {
-        self.cell.hold.as_ref().is_some_and(|hold| hold.expires > micros(now + self.ahead))
+        self.hold().is_some_and(|(_, expires)| expires > micros(now + self.ahead))
     }
 
     pub fn fingerprint(&self, now: u32, views: &[View], state: &mut Mix) {
         let now = now + self.ahead;
-        let hold = self.cell.hold.as_ref().filter(|hold| hold.expires > micros(now)).map(|hold| {
-            let whose = process_of(hold.owner.attempt);
-            let newest = views[whose].newest.wrapping_sub(hold.owner.attempt.0 as u32);
-            (whose, newest, hold.expires.micros_since(micros(now)))
+        let hold = self.hold().filter(|(_, expires)| *expires > micros(now)).map(|(owner, expires)| {
+            let whose = process_of(owner);
+            let newest = views[whose].newest.wrapping_sub(owner.0 as u32);
+            (whose, newest, expires.micros_since(micros(now)))
         });
         let marker = self.marker.map(|(run, since)| (run == self.run, (now - since).min(MAX_TTL)));
         (hold, marker).hash(state);

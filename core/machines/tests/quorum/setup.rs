@@ -21,6 +21,8 @@ pub const CLIENTS: usize = 2;
 pub enum Fault {
     /// What was sent to a node has no answer, and is executed later or never.
     Loss,
+    /// The same of a first try without a token alone, of the first client: all clients are alike.
+    LateTry,
     /// A node is restarted, with its data or without.
     Restart,
     /// A node loses its data and goes on.
@@ -40,12 +42,14 @@ pub struct Setup {
     pub limit: u32,
     /// Whether a write reaches the nodes in their order, or in any.
     pub ordered: bool,
+    /// Whether the lock has no tokens: then a first try that is lost may be executed at any time.
+    pub tokenless: bool,
 }
 
 impl Setup {
     /// Nothing goes wrong.
     pub fn of(name: &'static str) -> Self {
-        Setup { name, faults: Vec::new(), limit: 2, ordered: false }
+        Setup { name, faults: Vec::new(), limit: 2, ordered: false, tokenless: false }
     }
 
     pub fn with(self, faults: &[(Fault, u8)]) -> Self {
@@ -54,6 +58,10 @@ impl Setup {
 
     pub fn in_order(self) -> Self {
         Setup { ordered: true, ..self }
+    }
+
+    pub fn without_tokens(self) -> Self {
+        Setup { tokenless: true, ..self }
     }
 
     pub fn waiting(self, limit: u32) -> Self {

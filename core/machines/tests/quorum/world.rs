@@ -15,6 +15,8 @@ use lockwright_machines::queue::{Ask, HoldId, TaskId};
 use lockwright_machines::quorum::{Leases, Marker, Member, QuorumLayout, majority};
 use lockwright_machines::rank::Rank;
 use lockwright_machines::session::{Answer, Inbox, RequestId, Service};
+use lockwright_machines::stores::redis::layouts::string;
+use lockwright_machines::stores::redis::layouts::tokenless::TokenlessLayout;
 use lockwright_machines::time::Time;
 
 use crate::node::Node;
@@ -58,7 +60,8 @@ impl Flight {
 struct Ghost {
     client: usize,
     node: usize,
-    until: u32,
+    /// None of what is executed however late it comes.
+    until: Option<u32>,
     requests: Vec<Request>,
 }
 
@@ -120,6 +123,7 @@ pub enum Move {
         client: usize,
         flight: usize,
         node: usize,
+        is_try: bool,
     },
     Restart {
         node: usize,
@@ -138,7 +142,8 @@ impl Move {
 
     fn fault(self) -> Option<Fault> {
         Some(match self {
-            Move::Lose { .. } => Fault::Loss,
+            Move::Lose { is_try: false, .. } => Fault::Loss,
+            Move::Lose { is_try: true, .. } => Fault::LateTry,
             Move::Restart { .. } => Fault::Restart,
             Move::Flush(_) => Fault::Flush,
             Move::Step(_) => Fault::Step,
@@ -169,9 +174,17 @@ fn guarantees() -> Guarantees {
 }
 
 fn speaks() -> Box<dyn Protocol> {
+    machine(|| Arc::new(cell_layout::layout("", guarantees)))
+}
+
+fn speaks_without_tokens() -> Box<dyn Protocol> {
+    machine(|| Arc::new(TokenlessLayout { of: string::FAMILY.layout(&string::REDIS_PY, "") }))
+}
+
+fn machine(layout: fn() -> Arc<dyn Layout>) -> Box<dyn Protocol> {
     let member = |number| Member {
         address: format!("node{number}").into(),
-        layout: Arc::new(cell_layout::layout("", guarantees)),
+        layout: layout(),
         marker: Marker { call: &MARK, key: "marker".into() },
     };
     let leases = Leases { max_ttl: TICK * MAX_TTL, node_timeout: TICK / 4 };
@@ -183,13 +196,14 @@ impl World {
     pub fn new(setup: &Setup) -> Self {
         let client = |id| {
             let store_timeout = TICK * STORE_TIMEOUT;
+            let speaks = if setup.tokenless { speaks_without_tokens } else { speaks };
             let part = Part { id: id as u8, salt: 0, speaks, store_timeout, shares: false };
             Rc::new(Client { process: Process::new(part, Inbox::Closed), task: Task::Wanting, flights: Vec::new() })
         };
         let mut world = World {
             now: EPOCH,
             clients: (0..CLIENTS).map(client).collect(),
-            nodes: vec![Node::new(EPOCH); NODES],
+            nodes: vec![Node::new(EPOCH, setup.tokenless); NODES],
             ghosts: Vec::new(),
             faults: setup.faults.clone(),
             limit: setup.limit,
@@ -262,7 +276,11 @@ impl World {
         for (client, of) in self.clients.iter().enumerate() {
             for (flight, asked) in of.flights.iter().enumerate() {
                 let open = (0..NODES).filter(|node| asked.next(*node).is_some());
-                add(Fault::Loss, open.map(|node| Move::Lose { client, flight, node }).collect());
+                let lose = |is_try| move |node| Move::Lose { client, flight, node, is_try };
+                let tries = |node: &usize| asked.next(*node).is_some_and(|at| asked.asked[at].1.call.name == "set");
+                let late = open.clone().filter(|node| client == 0 && tries(node));
+                add(Fault::LateTry, late.map(lose(true)).collect());
+                add(Fault::Loss, open.map(lose(false)).collect());
             }
             add(Fault::Cancel, (of.task == Task::Wanting).then_some(Move::Cancel(client)).into_iter().collect());
         }
@@ -292,15 +310,17 @@ impl World {
             Move::Pass { .. } => {
                 self.now += 1;
                 let now = self.now;
-                self.ghosts.retain(|ghost| ghost.until >= now);
+                self.ghosts.retain(|ghost| ghost.until.is_none_or(|until| until >= now));
             }
             Move::ExecuteLate(which) => {
                 let Ghost { node, requests, .. } = self.ghosts.remove(which);
                 requests.iter().for_each(|request| drop(self.nodes[node].execute(self.now, request)));
             }
-            Move::Lose { client, flight, node } => {
+            Move::Lose { client, flight, node, .. } => {
                 let requests = self.silence(client, flight, node);
-                let until = self.clients[client].flights[flight].sent + LATE;
+                let sent = self.clients[client].flights[flight].sent;
+                let knows_no_end = requests.iter().any(|request| request.call.name == "set");
+                let until = (!knows_no_end).then_some(sent + LATE);
                 self.ghosts.push(Ghost { client, node, until, requests });
             }
             Move::Restart { node, keeps } => {
@@ -464,7 +484,7 @@ impl World {
         self.nodes.iter().for_each(|node| node.fingerprint(self.now, &views, &mut state));
         self.ghosts.len().hash(&mut state);
         for Ghost { client, node, until, requests } in &self.ghosts {
-            (client, until - self.now).hash(&mut state);
+            (client, until.map(|until| until - self.now)).hash(&mut state);
             requests.iter().for_each(|request| self.hash_asked(*node, request, &None, &mut state));
         }
         let left: Vec<_> = self.faults.iter().map(|(_, left)| *left).collect();
@@ -479,6 +499,7 @@ impl World {
             Some(Reply::Int(_)) if request.call.name == "acquire" => 1_u8.hash(state),
             Some(Reply::List(list)) => match &list[..] {
                 [Reply::Int(kind), Reply::Int(_), Reply::Int(left), ..] => (2_u8, kind, left).hash(state),
+                [Reply::Int(kind), Reply::Int(_)] => (3_u8, kind).hash(state),
                 other => other.hash(state),
             },
             other => other.hash(state),

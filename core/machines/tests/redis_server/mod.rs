@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use lockwright_machines::protocol::{Arg, Call, InboxId, Layout, Reply, Request, StoreEvent};
 use lockwright_machines::stores::redis::layouts::native_scripts::{channel, parse_push};
+use lockwright_machines::stores::redis::layouts::tokenless;
 use lockwright_machines::time::StoreTime;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -91,6 +92,9 @@ impl Server {
     }
 
     pub fn ask(&mut self, request: &Request, now: StoreTime) -> Reply {
+        if let Some((owner, ttl)) = tokenless::set(request) {
+            return self.plain(&["SET", &request.key, owner, "NX", "PX", &ttl.to_string()]);
+        }
         let known = self.scripts.iter().find(|(call, _)| std::ptr::eq(*call, request.call));
         let sha = known.map(|(_, sha)| sha.clone()).unwrap_or_else(|| {
             let body = format!("{DECLARED}{CLOCK}{}", request.call.body.concat());

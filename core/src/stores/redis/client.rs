@@ -144,10 +144,7 @@ fn tell_of_eviction(store: &str, policy: &str) {
 impl Redis {
     pub(super) fn new(config: Config) -> Self {
         Redis {
-            layouts: match config.seeds.is_empty() {
-                true => layouts::all(&config.prefix),
-                false => layouts::of_cluster(&config.prefix),
-            },
+            layouts: config.layouts(),
             scripts: Scripts::new(layouts::by_digest()),
             clock: StoreClock::default(),
             pool: Mutex::default(),

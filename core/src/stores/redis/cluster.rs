@@ -97,7 +97,7 @@ impl Cluster {
     pub(super) fn open(config: Config) -> Arc<Self> {
         Arc::new_cyclic(|me| Cluster {
             me: me.clone(),
-            layouts: super::layouts::of_cluster(&config.prefix),
+            layouts: config.layouts(),
             config,
             map: Mutex::default(),
             refreshing: tokio::sync::Mutex::default(),

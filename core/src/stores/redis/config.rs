@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use lockwright_machines::stores::redis::layouts::{self, tokenless};
 pub(super) use lockwright_resp::place::Endpoint;
 use lockwright_resp::place::{PORT, Place, database};
 use url::Url;
@@ -13,6 +14,7 @@ use super::greeting::Greeting;
 use super::replicas::Replicas;
 use crate::error::Result;
 use crate::options::Credentials;
+use crate::protocol::Layout;
 use crate::stores::address::{decode, host, invalid, listed, without_tls};
 use crate::stores::login::Login;
 use crate::stores::tls::{self, Tls};
@@ -43,6 +45,8 @@ pub(super) struct Config {
     pub(super) replicas: Option<Replicas>,
     /// How long a new master grants nothing.
     pub(super) delay: Option<Delay>,
+    /// Whether locks have tokens.
+    pub(super) has_tokens: bool,
 }
 
 /// Who says where the master is.
@@ -61,12 +65,13 @@ impl Config {
     /// `invalid_config` for a database that is no number, an option that does not fit, or a file that cannot be read.
     pub(super) fn read(uri: &mut Uri) -> Result<Self> {
         let (replicas, delay) = (Replicas::read(uri)?, Delay::read(uri)?);
+        let has_tokens = tokenless::has_tokens(uri)?;
         let config = match uri.scheme().split_once('+') {
             Some((_, "sentinel")) => Self::read_sentinels(uri),
             Some((_, "cluster")) => Self::read_cluster(uri),
             _ => Self::read_server(uri),
         }?;
-        Ok(Config { replicas, delay, ..config })
+        Ok(Config { replicas, delay, has_tokens, ..config })
     }
 
     fn read_server(uri: &mut Uri) -> Result<Self> {
@@ -139,7 +144,17 @@ impl Config {
             seeds: Vec::new(),
             replicas: None,
             delay: None,
+            has_tokens: true,
         })
+    }
+
+    /// The layouts that its locks may lie in.
+    pub(super) fn layouts(&self) -> Vec<Arc<dyn Layout>> {
+        match (self.has_tokens, self.seeds.is_empty()) {
+            (false, is_alone) => tokenless::layouts(&self.prefix, !is_alone),
+            (true, true) => layouts::all(&self.prefix),
+            (true, false) => layouts::of_cluster(&self.prefix),
+        }
     }
 
     /// The first words to this server.

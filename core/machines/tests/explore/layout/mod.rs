@@ -11,6 +11,8 @@ pub mod redisson_shared;
 pub mod redisson_store;
 pub mod shared;
 pub mod table;
+pub mod tokenless;
+pub mod tokenless_store;
 
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -73,7 +75,7 @@ pub trait Record: Clone + Debug + Default + 'static {
     /// A request, as the store reads it.
     type Call: Clone + Debug;
 
-    /// Fencing tokens that go with one grant.
+    /// Fencing tokens that go with one grant; 0 where there are none.
     const BLOCK: u64;
 
     /// As how many have to wait at the same time for any of them to go on.

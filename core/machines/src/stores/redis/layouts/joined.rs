@@ -433,7 +433,7 @@ impl<M: Manner> JoinedLock<M> {
     }
 
     /// The owner that `attempt` is written as, made once per attempt.
-    fn owner(&mut self, attempt: AttemptId) -> Arg {
+    pub(super) fn owner(&mut self, attempt: AttemptId) -> Arg {
         match &self.owner {
             Some((of, text)) if *of == attempt => Arg::Text(text.clone()),
             _ => {
@@ -444,11 +444,11 @@ impl<M: Manner> JoinedLock<M> {
         }
     }
 
-    fn request<const N: usize>(&self, call: &'static Call, args: [Arg; N]) -> Request {
+    pub(super) fn request<const N: usize>(&self, call: &'static Call, args: [Arg; N]) -> Request {
         Request::new(call, self.key.clone(), args)
     }
 
-    fn answer(&self, op: Op, reply: &Reply) -> Option<Step> {
+    pub(super) fn answer(&self, op: Op, reply: &Reply) -> Option<Step> {
         if let Reply::Error { code, message } = reply {
             return Some(Step::Done(Verdict::Failed(refused(operation(op), &self.manner, code, message))));
         }

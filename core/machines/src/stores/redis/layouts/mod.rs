@@ -30,6 +30,7 @@ pub mod spring;
 pub mod string;
 pub mod survey;
 pub mod symfony;
+pub mod tokenless;
 
 use joined::JoinedLayout;
 use recipe::{Family, Recipe};
@@ -43,7 +44,7 @@ pub fn by_digest() -> impl Iterator<Item = &'static Call> {
         .chain(shared_scripts::CALLS.by_digest())
         .chain(latch_scripts::CALLS.by_digest())
         .chain(barrier_scripts::CALLS.by_digest())
-        .chain([&redisson::ACQUIRE_FAIR, &joined::RAISE, &marker::MARK]);
+        .chain([&redisson::ACQUIRE_FAIR, &joined::RAISE, &marker::MARK, &tokenless::ACQUIRE]);
     let own = own.chain(redisson_shared::by_digest());
     all.into_iter().chain(FAMILIES.map(|family| family.calls)).flat_map(Calls::by_digest).chain(own)
 }
