@@ -250,6 +250,93 @@ fn where_fenced_is_required_tokens_rise_over_different_majorities() {
     }
 }
 
+const TOKENLESS: &str = "&layout=string&format=redsync&tokens=false";
+
+#[test]
+fn without_tokens_a_lock_on_five_nodes_is_had_by_one_and_shared_with_redsync() {
+    let (five, _) = Five::start();
+    let clients = [five.client(TOKENLESS), five.client(TOKENLESS), five.client("&layout=string&format=redsync")];
+    let counter = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for client in clients.iter().cycle().take(6) {
+            let (lock, counter) = (client.lock("count").build().unwrap(), &counter);
+            scope.spawn(move || {
+                for _ in 0..25 {
+                    let guard = lock.acquire().unwrap();
+                    let seen = counter.load(Ordering::Relaxed);
+                    std::thread::yield_now();
+                    counter.store(seen + 1, Ordering::Relaxed);
+                    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+                }
+            });
+        }
+    });
+    assert_eq!(counter.into_inner(), 6 * 25);
+    let guard = clients[0].lock("held").acquire().unwrap();
+    assert_eq!(guard.token().n, 0);
+    // As redsync asks: a plain `SET` on each node.
+    let theirs = |server: &Server, name: &str| {
+        let (port, owner) = (server.port.to_string(), "3q2+7wABAgMEBQYHCAkKCw==");
+        let said = Command::new("redis-cli").args(["-p", &port, "set", name, owner, "nx", "px", "800"]).output();
+        String::from_utf8(said.unwrap().stdout).unwrap().trim() == "OK"
+    };
+    assert_eq!(five.0.iter().filter(|server| theirs(server, "held")).count(), 0);
+    assert!(clients[1].lock("held").try_acquire().unwrap().is_none());
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    assert_eq!(five.0.iter().filter(|server| theirs(server, "held")).count(), 5);
+    assert!(clients[0].lock("held").try_acquire().unwrap().is_none());
+    assert_eq!(clients[0].lock("held").acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+    assert_eq!(
+        clients[0].require(Requirements { fenced: true, ..Requirements::default() }).unwrap_err().kind(),
+        Kind::Unsupported
+    );
+}
+
+#[test]
+fn without_tokens_a_node_that_was_restarted_or_flushed_cannot_give_a_second_grant() {
+    let (mut five, _) = Five::start();
+    let (holder, other) = (five.client(TOKENLESS), five.client(TOKENLESS));
+    other.lock("y").acquire().unwrap().release().map(drop).unwrap();
+    five.0[3].kill();
+    five.0[4].kill();
+    let guard = holder.lock("x").acquire().unwrap();
+    five.0[3].launch();
+    five.0[4].launch();
+    let flushed = Command::new("redis-cli").args(["-p", &five.0[1].port.to_string(), "flushall"]).status();
+    assert!(flushed.is_ok_and(|status| status.success()));
+    let (mut told, began) = (None, Instant::now());
+    while guard.is_held() && began.elapsed() < Duration::from_secs(10) {
+        match other.lock("x").try_acquire() {
+            Ok(grant) => assert!(grant.is_none() || !guard.is_held(), "a second grant"),
+            Err(error) => told = Some(error),
+        }
+    }
+    assert_eq!(told.expect("no majority was to be had").kind(), Kind::Quorum);
+    assert_eq!(other.lock("x").acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+}
+
+/// The cost that `docs/adr/0143` states.
+#[test]
+fn without_tokens_a_try_that_is_executed_late_keeps_a_node_until_its_ttl_ends_and_nobody_else_longer() {
+    let (five, _) = Five::start();
+    let client = five.client(TOKENLESS);
+    client.lock("y").acquire().unwrap().release().map(drop).unwrap();
+    for server in &five.0[..3] {
+        server.signal(Signal::STOP);
+    }
+    let error = client.lock("x").timeout(Duration::from_millis(300)).acquire().unwrap_err();
+    assert_eq!(error.kind(), Kind::Quorum, "{error}");
+    // What undoes it is over by then, and their tries have not been executed yet.
+    std::thread::sleep(Duration::from_millis(1_500));
+    for server in &five.0[..3] {
+        server.signal(Signal::CONT);
+    }
+    let other = five.client(TOKENLESS);
+    let guard = other.lock("x").timeout(Duration::from_secs(10)).acquire().unwrap();
+    assert!(guard.is_held() && client.lock("x").try_acquire().unwrap().is_none());
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+}
+
 /// How often a lock was granted while tasks of two clients contended for it, and when whoever got it found another one
 /// who believed to hold it yet: since when that one did, and when it was found.
 struct Contention {

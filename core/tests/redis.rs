@@ -412,3 +412,125 @@ fn what_redissons_layout_cannot_honour_is_refused_when_it_is_built() {
     assert!(client.break_lock(&name, permit.token()).unwrap());
     redis::cmd("DEL").arg(&name).exec(&mut redis::Client::open(address()).unwrap().get_connection().unwrap()).unwrap();
 }
+
+/// As `SET name owner NX PX ttl` and a compare-and-delete of any library that keeps locks so.
+struct Plain(redis::Connection);
+
+impl Plain {
+    fn new() -> Self {
+        Plain(redis::Client::open(address()).unwrap().get_connection().unwrap())
+    }
+
+    fn try_acquire(&mut self, name: &str, owner: &str, ttl: Duration) -> bool {
+        let mut set = redis::cmd("SET");
+        set.arg(name).arg(owner).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
+        set.query::<Option<String>>(&mut self.0).unwrap().is_some()
+    }
+
+    fn release(&mut self, name: &str, owner: &str) -> bool {
+        let compares = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+        redis::cmd("EVAL").arg(compares).arg(1).arg(name).arg(owner).query(&mut self.0).unwrap()
+    }
+}
+
+const TOKENLESS: &str = "layout=string&format=redsync&tokens=false";
+
+fn client_of(options: &str) -> blocking::Client {
+    blocking::Client::open(Some(&format!("{}?{options}", address())), ConnectOptions::default()).unwrap()
+}
+
+#[test]
+fn without_tokens_everybody_is_excluded_by_a_plain_set() {
+    let name = fresh("tokenless count");
+    let counter = AtomicU64::new(0);
+    let clients = [client_of(TOKENLESS), client_of(TOKENLESS), client_of("layout=string&format=redsync")];
+    std::thread::scope(|scope| {
+        for number in 0..9 {
+            let lock = clients[number % 3].lock(&name).build().unwrap();
+            let counter = &counter;
+            scope.spawn(move || {
+                for _ in 0..60 {
+                    let guard = lock.acquire().unwrap();
+                    let seen = counter.load(Ordering::Relaxed);
+                    std::thread::yield_now();
+                    counter.store(seen + 1, Ordering::Relaxed);
+                    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+                }
+            });
+        }
+        for number in 0..3 {
+            let (counter, name) = (&counter, &name);
+            scope.spawn(move || {
+                let (mut plain, owner) = (Plain::new(), format!("3q2+7wABAgMEBQYHCAkKC{number}=="));
+                for _ in 0..60 {
+                    while !plain.try_acquire(name, &owner, Duration::from_secs(30)) {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    let seen = counter.load(Ordering::Relaxed);
+                    std::thread::yield_now();
+                    counter.store(seen + 1, Ordering::Relaxed);
+                    assert!(plain.release(name, &owner), "it was somebody else's");
+                }
+            });
+        }
+    });
+    assert_eq!(counter.load(Ordering::Relaxed), 12 * 60);
+    assert!(clients[0].inspect(&name).unwrap().holder.is_none());
+}
+
+#[test]
+fn without_tokens_a_free_lock_is_one_set_and_it_is_held_as_any_other() {
+    let (name, mut plain) = (fresh("tokenless"), Plain::new());
+    let client = client_of(TOKENLESS);
+    let lock = client.lock(&name).ttl(Duration::from_millis(600)).build().unwrap();
+    let guard = lock.acquire().unwrap();
+    assert_eq!(guard.token(), lockwright::token::Token::NONE);
+    let written: String = redis::cmd("GET").arg(&name).query(&mut plain.0).unwrap();
+    assert_eq!(written.len(), 24, "as redsync writes it: {written}");
+    let beside: i64 = redis::cmd("EXISTS")
+        .arg(lockwright_machines::stores::redis::layouts::joined::record_key(&name))
+        .query(&mut plain.0)
+        .unwrap();
+    assert_eq!(beside, 0, "nothing lies beside it");
+    assert!(!plain.try_acquire(&name, "3q2+7wABAgMEBQYHCAkKCw==", Duration::from_secs(1)));
+    assert!(client_of(TOKENLESS).lock(&name).try_acquire().unwrap().is_none());
+    std::thread::sleep(Duration::from_millis(1_000));
+    assert!(
+        guard.is_held() && !plain.try_acquire(&name, "3q2+7wABAgMEBQYHCAkKCw==", Duration::from_secs(1)),
+        "it is renewed"
+    );
+    let seen = client.inspect(&name).unwrap().holder.unwrap();
+    assert_eq!((seen.first_token, &*seen.card.language), (0, "redsync"), "a holder like those of the library");
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    // Theirs is waited for until it is given back, or ends.
+    assert!(plain.try_acquire(&name, "3q2+7wABAgMEBQYHCAkKCw==", Duration::from_millis(300)));
+    assert_eq!(lock.try_acquire().unwrap().map(drop), None);
+    let guard = lock.acquire().unwrap();
+    assert!(!plain.release(&name, "3q2+7wABAgMEBQYHCAkKCw=="));
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    let _: () = redis::cmd("HSET").arg(&name).arg("f").arg("1").query(&mut plain.0).unwrap();
+    assert_eq!(lock.try_acquire().unwrap_err().kind(), Kind::ForeignLayout);
+    let _: () = redis::cmd("DEL").arg(&name).query(&mut plain.0).unwrap();
+}
+
+#[test]
+fn what_there_is_not_without_tokens_is_refused_when_it_is_built_or_asked() {
+    use lockwright::guarantee::{Requirements, TokenRises};
+    let client = client_of(TOKENLESS);
+    assert_eq!(client.guarantees().unwrap().token, TokenRises::Never);
+    let fenced = Requirements { fenced: true, ..Requirements::default() };
+    assert_eq!(client.require(fenced).unwrap_err().kind(), Kind::Unsupported);
+    assert_eq!(client.list().unwrap_err().kind(), Kind::Unsupported);
+    assert_eq!(client.break_lock("x", lockwright::token::Token::NONE).unwrap_err().kind(), Kind::Unsupported);
+    assert_eq!(client.lock("x").layout("native").build().unwrap_err().kind(), Kind::Unsupported);
+    assert_eq!(client.lock("x").fair().build().unwrap_err().kind(), Kind::Unsupported);
+    for (options, kind) in [
+        ("tokens=false", Kind::Unsupported),
+        ("tokens=false&layout=redisson", Kind::Unsupported),
+        ("tokens=false&layout=native", Kind::Unsupported),
+        ("tokens=never&layout=string&format=redsync", Kind::InvalidConfig),
+    ] {
+        let error = blocking::Client::open(Some(&format!("{}?{options}", address())), ConnectOptions::default());
+        assert_eq!(error.map(drop).unwrap_err().kind(), kind, "{options}");
+    }
+}
