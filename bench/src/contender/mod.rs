@@ -81,6 +81,7 @@ const RAW_QUORUM: &str = "Overlapped raw pair to five nodes";
 const RAW_POSTGRES: &str = "Raw pair of statements, PostgreSQL";
 const RAW_ZOOKEEPER: &str = "Raw pair, create and delete";
 const KEPT: &str = "Lockwright Rust";
+const WITH_TOKENS: &str = "Lockwright Rust, with tokens";
 const ANEW: &str = "Lockwright Rust, lock named anew";
 const FAIR: &str = "Lockwright Rust, fair";
 const JOINED: &str = "Lockwright Rust, layout redisson";
@@ -126,6 +127,8 @@ fn list() -> Result<()> {
         );
     };
     let ours = ["eval", "evalsha", "Txn", "Range"];
+    // On several nodes, where it does without tokens.
+    let or_plain = ["eval", "evalsha", "set", "Txn", "Range"];
     offer(RAW, "yardstick", &["S1", "S2", "S3", "S4", "S4Q", "S4B", "S5", "S1R", "S5R", "S1P", "S5P"], &["evalsha"]);
     offer(RAW_CLUSTER, "yardstick", &["S1C", "S5C"], &["evalsha"]);
     offer(RAW_QUORUM, "yardstick", &["S7"], &["evalsha"]);
@@ -140,8 +143,9 @@ fn list() -> Result<()> {
             "S1", "S1C", "S3", "S4", "S5", "S5C", "S7", "S8", "S8C", "S9", "S9C", "S10", "S10C", "S10M", "S10MC",
             "S11", "S12",
         ],
-        &ours,
+        &or_plain,
     );
+    offer(WITH_TOKENS, "ours", &["S7"], &ours);
     offer(ANEW, "ours", &["S1"], &ours);
     offer(FAIR, "ours", &["S4", "S5", "S5C", "S8C", "S9C", "S10C", "S10MC"], &ours);
     offer(JOINED, "ours", &["S1", "S5"], &ours);
@@ -153,7 +157,7 @@ fn list() -> Result<()> {
         AWAITED,
         "ours",
         &["S1C", "S2", "S3", "S4", "S5", "S5C", "S7", "S8", "S8C", "S9", "S9C", "S10", "S10C", "S10M", "S10MC"],
-        &ours,
+        &or_plain,
     );
     offer(AWAITED_FAIR, "ours", &["S4", "S4Q", "S5", "S8C", "S9C", "S10C", "S10MC"], &ours);
     offer(AWAITED_RANKED, "ours", &["S4", "S4Q"], &ours);
@@ -184,7 +188,8 @@ fn open(name: &str, url: &str) -> Result<Box<dyn Contend>> {
         RAW_POSTGRES => Box::new(raw_postgres::Postgres::connect(url)?),
         RAW_ZOOKEEPER => Box::new(raw_zookeeper::ZooKeeper::connect(url)?),
         RAW_AWAITED => Box::new(raw::Awaited::connect(url)?),
-        KEPT => Box::new(blocking::Blocking::connect(url, Of::Lock)?),
+        KEPT => Box::new(blocking::Blocking::connect(&as_peers(url), Of::Lock)?),
+        WITH_TOKENS => Box::new(blocking::Blocking::connect(url, Of::Lock)?),
         ANEW => Box::new(blocking::Anew(lockwright::blocking::connect(url)?)),
         FAIR => Box::new(blocking::Blocking::connect(url, Of::FairLock)?),
         JOINED => Box::new(blocking::Blocking::connect(&joined(url), Of::Lock)?),
@@ -192,7 +197,7 @@ fn open(name: &str, url: &str) -> Result<Box<dyn Contend>> {
         READ_WRITE => Box::new(blocking::Blocking::connect(url, Of::ReadWrite)?),
         SEMAPHORE => Box::new(blocking::Blocking::connect(url, Of::Permit)?),
         SEMAPHORE_FAIR => Box::new(blocking::Blocking::connect(url, Of::FairPermit)?),
-        AWAITED => Box::new(awaited::Awaited::connect(url, Of::Lock)?),
+        AWAITED => Box::new(awaited::Awaited::connect(&as_peers(url), Of::Lock)?),
         AWAITED_FAIR => Box::new(awaited::Awaited::connect(url, Of::FairLock)?),
         AWAITED_RANKED => Box::new(awaited::Awaited::connect(url, Of::RankedLock)?),
         BARRIER => Box::new(barrier::Meeting::connect(url)?),
@@ -202,8 +207,17 @@ fn open(name: &str, url: &str) -> Result<Box<dyn Contend>> {
 
 /// The same server, for locks as Redisson keeps them.
 fn joined(url: &str) -> String {
+    with(url, "layout=redisson")
+}
+
+/// The same servers. Where there are several, the peers have no tokens, and ours do without them.
+fn as_peers(url: &str) -> String {
+    if url.contains(' ') { with(url, "layout=string&format=redsync&tokens=false") } else { url.to_owned() }
+}
+
+fn with(url: &str, options: &str) -> String {
     let separator = if url.contains('?') { '&' } else { '?' };
-    format!("{url}{separator}layout=redisson")
+    format!("{url}{separator}{options}")
 }
 
 /// Obeys stdin until it ends.

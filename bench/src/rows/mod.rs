@@ -30,7 +30,10 @@ const FREE: &str = "One task acquires and releases a lock that nobody else wants
 const FREE_BY_STATEMENTS: &str = "One task acquires and releases a lock that nobody else wants. Contenders take turns of 50 \
                                   pairs. Requests are statements, as the server counts them.";
 const FREE_ON_NODES: &str = "One task acquires and releases a lock that nobody else wants. Contenders take turns of 50 pairs. \
-                             Requests are those to all nodes together.";
+                             Requests are those to all nodes together. The peers have no fencing tokens, and ours do without \
+                             them, too (layout `string`, `tokens=false`), but for the one that has them (layout `native`, as \
+                             without any option). Each of ours also looks at a node's age, behind its try and in the same \
+                             write: a `GET` that is not among the requests, and that the peers do without.";
 const CROWDED: &str = "16 tasks of one process acquire and release the same lock for 3 seconds.";
 const CROWDED_BY_STATEMENTS: &str = "16 tasks of one process acquire and release the same lock for 3 seconds. Requests are \
                                      statements, as the server counts them.";

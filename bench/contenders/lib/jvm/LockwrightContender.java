@@ -15,7 +15,7 @@ final class LockwrightContender {
       ManyLocks.hold(words[2], Integer.parseInt(words[3]), ttl, Long.parseLong(words[5]), Integer.parseInt(words[6]));
       return;
     }
-    var library = new Contender.Library<Client>(Lockwright::connect, Client::close, List.of("eval", "evalsha", "Txn", "Range"), Map.of());
+    var library = new Contender.Library<Client>(LockwrightContender::connect, Client::close, List.of("eval", "evalsha", "set", "Txn", "Range"), Map.of());
     Contender.main(
         words,
         new Blocking<>("Lockwright Java", "ours",
@@ -27,6 +27,11 @@ final class LockwrightContender {
             (client, key, task) -> Blocking.of(client.reentrantLock(key))),
         new Awaited<>("Lockwright Java, futures", "ours", List.of("S1C", "S2", "S3", "S4", "S5", "S5C", "S7"), library,
             (client, key) -> awaited(client.lock(key))));
+  }
+
+  /** To the same servers. Where there are several, the peers have no tokens, and ours do without them. */
+  private static Client connect(String url) {
+    return Lockwright.connect(url.contains(" ") ? url + "?layout=string&format=redsync&tokens=false" : url);
   }
 
   private static Blocking.Held guarded(Lock lock) {
