@@ -21,7 +21,8 @@ pub const CLIENTS: usize = 2;
 pub enum Fault {
     /// What was sent to a node has no answer, and is executed later or never.
     Loss,
-    /// The same of a first try without a token alone, of the first client: all clients are alike.
+    /// The same of a first try without a token alone, of the first client: all clients are alike. What else may go
+    /// wrong befalls that node then, while the try is on its way.
     LateTry,
     /// A node is restarted, with its data or without.
     Restart,

@@ -229,6 +229,12 @@ impl World {
         self.faults.iter().any(|(known, left)| *known == fault && *left > 0)
     }
 
+    /// Whether something may go wrong with this node by itself.
+    fn may_befall(&self, node: usize) -> bool {
+        let is_for_late_tries = self.faults.iter().any(|(known, _)| *known == Fault::LateTry);
+        !is_for_late_tries || self.ghosts.iter().any(|ghost| ghost.node == node)
+    }
+
     /// Nothing comes before anything else.
     pub fn patience(&self, _: Move) -> u8 {
         0
@@ -284,7 +290,7 @@ impl World {
             }
             add(Fault::Cancel, (of.task == Task::Wanting).then_some(Move::Cancel(client)).into_iter().collect());
         }
-        for node in 0..NODES {
+        for node in (0..NODES).filter(|node| self.may_befall(*node)) {
             add(Fault::Restart, vec![Move::Restart { node, keeps: false }, Move::Restart { node, keeps: true }]);
             add(Fault::Flush, vec![Move::Flush(node)]);
             add(Fault::Step, vec![Move::Step(node)]);
@@ -348,7 +354,7 @@ impl World {
             let (_, request, _) = self.clients[client].flights[flight].asked[at].clone();
             let reply = self.nodes[node].execute(now, &request);
             self.client(client).flights[flight].asked[at].2 = Some(reply);
-            if self.may(Fault::Flush) {
+            if self.may(Fault::Flush) && self.may_befall(node) {
                 break;
             }
         }
