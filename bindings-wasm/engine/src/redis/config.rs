@@ -105,6 +105,8 @@ mod tests {
             ("redis://[::1]:7/3", "p w")
         );
         assert_eq!((config.settings.lock.ttl.as_secs(), config.settings.options.prefix.as_str()), (5, "app:"));
+        assert!(config.has_tokens);
+        assert!(!Config::read("redis://h?layout=string&format=redsync&tokens=false", "wasm")?.has_tokens);
         let ours = Config::read("lockwright://orders?ttl=5s", "wasm")?;
         assert_eq!(
             (ours.server, &*ours.host, &*ours.settings.address),
@@ -112,6 +114,8 @@ mod tests {
         );
         for (address, kind) in [
             ("", Kind::InvalidConfig),
+            ("redis://h?tokens=false", Kind::Unsupported),
+            ("lockwright://orders?tokens=false", Kind::InvalidConfig),
             ("localhost:6379", Kind::InvalidConfig),
             ("redis://h/x", Kind::InvalidConfig),
             ("lockwright://u:p@h", Kind::InvalidConfig),
