@@ -294,6 +294,11 @@ impl Card {
         format!("{}\t{}\t{}\t{}", self.host, self.pid, self.language, self.label)
     }
 
+    /// The label of such a text, which is empty where there is none.
+    pub fn label_of(text: &str) -> &str {
+        text.splitn(4, '\t').nth(3).unwrap_or_default()
+    }
+
     /// Reads a text back; whatever is missing stays empty, since the store may hold anything.
     pub fn decode(text: &str) -> Self {
         let mut parts = text.splitn(4, '\t');

@@ -157,7 +157,7 @@ pub fn join(request: &Request, lease: &Lease, fence: i64, reads: bool) -> Result
         _ => None,
     };
     let (own, limit) = (key(request, 0)?, int(request, 2)?);
-    let card = Card::decode(&key(request, 1)?);
+    let card = key(request, 1)?;
     let mut compares = vec![Compare::key(&own, Is::CreatedAt(0)), Compare::key(&lease.fence_key, Is::WrittenAt(fence))];
     if request.call.name == "try" {
         compares.push(Compare { keys: Keys::beginning(&below(line(request))), is: Is::CreatedAt(0) });
@@ -172,7 +172,7 @@ pub fn join(request: &Request, lease: &Lease, fence: i64, reads: bool) -> Result
     let gives = earlier.as_ref().map(|(earlier, _)| Op::Delete(earlier.to_string()));
     let own_put = put(&own, &value(request, &card), lease.id);
     let says = || {
-        let card = Card { label: String::new(), ..card.clone() };
+        let card = Card { label: String::new(), ..Card::decode(&card) };
         put(&card_key(&lease.fence_key), &card.encode(), lease.id)
     };
     let queue = || reads.then(|| queue(line(request), limit, 0));
@@ -217,7 +217,7 @@ pub fn joined(request: &Request, response: &Response, lease: &Lease, fence: i64)
         }
         [Done::Got(own), Done::Got(known), read @ ..] => {
             let now = known.kvs.first().map_or(0, |kv| kv.written);
-            let value = key(request, 1).map(|card| value(request, &Card::decode(&card)));
+            let value = key(request, 1).map(|card| value(request, &card));
             if own.kvs.first().is_some_and(|kv| value.is_ok_and(|value| kv.value != value.as_bytes())) {
                 return Joined::Told(taken());
             }
@@ -246,8 +246,8 @@ pub fn unavailable(message: &str) -> Reply {
 }
 
 /// What becomes the value of the own key: the tag, or else the card's label.
-fn value(request: &Request, card: &Card) -> Arc<str> {
-    tag(request, 2).unwrap_or_else(|| card.label.as_str().into())
+fn value(request: &Request, card: &str) -> Arc<str> {
+    tag(request, 2).unwrap_or_else(|| Card::label_of(card).into())
 }
 
 fn tag(request: &Request, from: usize) -> Option<Arc<str>> {

@@ -15,6 +15,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use crate::hex::Hex;
 use crate::lease::Card;
 use crate::protocol::AttemptId;
 
@@ -28,7 +29,7 @@ pub fn label(value: &str) -> &str {
 
 /// What stands in the key of an attempt with that card; none if it has a label, which stands there instead.
 pub(super) fn tag_of(card: &str, attempt: AttemptId) -> Option<String> {
-    Card::decode(card).label.is_empty().then(|| format!("{TAG}{attempt}"))
+    Card::label_of(card).is_empty().then(|| [TAG, &Hex::of(attempt.0)].concat())
 }
 
 /// The seats of a client that nobody has.
