@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 /// Each byte as its two digits.
-pub(crate) const PAIRS: [[u8; 2]; 256] = {
+const PAIRS: [[u8; 2]; 256] = {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let (mut all, mut byte) = ([[0; 2]; 256], 0);
     while byte < 256 {
@@ -12,6 +12,13 @@ pub(crate) const PAIRS: [[u8; 2]; 256] = {
     }
     all
 };
+
+/// Puts the digits of `bytes` at the beginning of `text`, which has room for them.
+pub(crate) fn write(bytes: impl IntoIterator<Item = u8>, text: &mut [u8]) {
+    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&PAIRS[usize::from(byte)]);
+    }
+}
 
 /// The number that these digits are, which are none that is written in another way.
 pub(crate) fn read(digits: &[u8]) -> Option<u128> {
@@ -35,9 +42,7 @@ pub(crate) struct Hex([u8; 32]);
 impl Hex {
     pub(crate) fn of(bits: u128) -> Self {
         let mut digits = [b'0'; 32];
-        for (pair, byte) in digits.chunks_exact_mut(2).zip(bits.to_be_bytes()) {
-            pair.copy_from_slice(&PAIRS[usize::from(byte)]);
-        }
+        write(bits.to_be_bytes(), &mut digits);
         Hex(digits)
     }
 }

@@ -80,9 +80,7 @@ impl Claimant {
         bytes[..16].copy_from_slice(&self.attempt.0.to_be_bytes());
         bytes[16..].copy_from_slice(&self.inbox.0.to_be_bytes());
         let mut text = [b'0'; 56];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
-            pair.copy_from_slice(&hex::PAIRS[usize::from(byte)]);
-        }
+        hex::write(bytes, &mut text);
         let mut claim = self.claim.as_millis() as u64;
         for digit in text[48..].iter_mut().rev() {
             *digit = b'0' + (claim % 10) as u8;

@@ -18,8 +18,8 @@ use http_body::{Body as _, Frame};
 use tokio::time::{sleep, timeout};
 use tonic::body::Body;
 use tonic::codegen::Bytes;
-use tower::Service;
 use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service};
 
 use super::lease::either;
 use crate::stores::BoxFuture;
@@ -29,8 +29,6 @@ use crate::stores::pipe::Pipe;
 const PINGS: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3));
 /// How much of an answer, and of all of them, may be on its way: a long line is told at once.
 const WINDOWS: (u32, u32) = (1 << 20, 1 << 22);
-
-type Any = Box<dyn Cause + Send + Sync>;
 
 /// The request did not leave: the connection had ended before.
 #[derive(Debug)]
@@ -86,7 +84,7 @@ struct Requests {
 
 impl Requests {
     /// Where the member has what `uri` names.
-    fn located(&self, uri: Uri) -> Result<Uri, Any> {
+    fn located(&self, uri: Uri) -> Result<Uri, BoxError> {
         let mut parts = Parts::default();
         parts.path_and_query = uri.into_parts().path_and_query;
         (parts.scheme, parts.authority) = (Some(self.scheme.clone()), Some(self.member.clone()));
@@ -96,10 +94,10 @@ impl Requests {
 
 impl Service<Request<Body>> for Requests {
     type Response = Response<Body>;
-    type Error = Any;
-    type Future = BoxFuture<'static, Result<Response<Body>, Any>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Any>> {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.requests.poll_ready(cx).map_err(|error| Unsent(error).into())
     }
 
@@ -118,7 +116,7 @@ fn send(
     requests: &mut SendRequest<Bytes>,
     head: Request<()>,
     mut body: Body,
-) -> Result<h2::client::ResponseFuture, Any> {
+) -> Result<h2::client::ResponseFuture, BoxError> {
     let mut there = Vec::with_capacity(1);
     let mut next = || Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
     let is_complete = loop {
@@ -242,7 +240,7 @@ mod tests {
         (channel, server)
     }
 
-    async fn ask(mut channel: Channel, asked: Asked) -> Result<Response<Body>, Any> {
+    async fn ask(mut channel: Channel, asked: Asked) -> Result<Response<Body>, BoxError> {
         std::future::poll_fn(|cx| channel.poll_ready(cx)).await?;
         channel.call(Request::post("/a/B").body(Body::new(asked)).unwrap()).await
     }

@@ -43,8 +43,8 @@ pub(super) fn failure(error: etcd_client::Error) -> Failure {
 
 /// No answer: whether the request can have left is in what caused it.
 fn unanswered(status: impl std::error::Error + Send + Sync + 'static) -> Failure {
-    let causes = std::iter::successors(status.source(), |error| error.source());
-    if causes.into_iter().any(|error| error.is::<Unsent>()) {
+    let mut causes = std::iter::successors(status.source(), |error| error.source());
+    if causes.any(|error| error.is::<Unsent>()) {
         return Failure::NotSent(silent(
             "the connection to etcd had ended; see the cause and the server's log",
             status,

@@ -659,7 +659,7 @@ impl Contender {
                 self.ask(asked)
             }
             At::Moving => {
-                if !is(reply, "LeaseNotFound") {
+                if !is_of_ended_lease(reply) {
                     int("acquire", reply)?;
                 }
                 self.doubt = false;
