@@ -295,7 +295,7 @@ impl Card {
     }
 
     /// The label of such a text, which is empty where there is none.
-    pub fn label_of(text: &str) -> &str {
+    pub(crate) fn label_of(text: &str) -> &str {
         text.splitn(4, '\t').nth(3).unwrap_or_default()
     }
 
