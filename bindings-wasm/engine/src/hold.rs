@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockwright_machines::lease::LossReason;
 use lockwright_machines::machine::{self, Held};
 use lockwright_machines::options::CLAIM;
-use lockwright_machines::queue::HoldId;
+use lockwright_machines::queue::{HoldId, OwnerId};
 use lockwright_machines::time::Time;
 use lockwright_machines::token::Token;
 
@@ -18,6 +18,7 @@ pub(crate) struct Hold(Rc<State>);
 #[derive(Debug)]
 struct State {
     id: HoldId,
+    by: Option<OwnerId>,
     token: Cell<Option<Token>>,
     since: Time,
     /// Until when it was granted.
@@ -29,9 +30,10 @@ struct State {
 }
 
 impl machine::Hold for Hold {
-    fn new(Held { id, token, since, valid_until, .. }: Held) -> Self {
+    fn new(Held { id, token, since, valid_until, by }: Held) -> Self {
         Hold(Rc::new(State {
             id,
+            by,
             token: Cell::new(token),
             since,
             granted_until: valid_until,
@@ -44,6 +46,10 @@ impl machine::Hold for Hold {
 
     fn id(&self) -> HoldId {
         self.0.id
+    }
+
+    fn by(&self) -> Option<OwnerId> {
+        self.0.by
     }
 
     fn shown(&self) -> Option<Token> {

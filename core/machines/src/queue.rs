@@ -52,7 +52,7 @@ use crate::token::Tokens;
 
 mod resting;
 
-pub(crate) use resting::Resting;
+pub(crate) use resting::{Known, Resting};
 
 /// The longest turn of one process while others may wait: beyond it their p99 suffers (48 times the fair share at
 /// blocks of 256 hand-offs, measured).

@@ -2,7 +2,6 @@
 //! in the caller's thread or task, or in the background.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::entries::{Entries, RECENT};
 use super::entry::{Contents, Effects, Entry, Outbound};
 use super::flusher::{BatchKind, Flusher, distribute, joined};
 use super::holder::held_by;
@@ -40,60 +40,6 @@ use crate::protocol::{AttemptId, Channel, InboxId, Inquiry, Layout, Push, Reply,
 use crate::session::{Inbox, Service};
 use crate::stores::{Answered, Outcome, Sink, Store, Subscription, Topic, Work};
 use crate::time::Time;
-
-/// Every entry that somebody names, and the last few that nobody does any more: programs tend to name the same lock
-/// again.
-#[derive(Default)]
-struct Entries {
-    /// By the hash of their key, which they know themselves: a client may have very many.
-    by_hash: HashMap<u64, SmallVec<[Weak<Entry>; 1]>>,
-    /// Those of one acquisition each, by the attempt that waits: there may be very many of one key.
-    by_attempt: HashMap<AttemptId, Weak<Entry>>,
-    hasher: RandomState,
-    recent: VecDeque<Arc<Entry>>,
-}
-
-impl Entries {
-    /// The entries of one key: one for each layout in use under it, and one for each acquisition of what several may
-    /// hold.
-    fn of_key(&self, key: &str) -> impl Iterator<Item = Arc<Entry>> {
-        let known = self.by_hash.get(&self.hasher.hash_one(key)).into_iter().flatten();
-        known.filter_map(Weak::upgrade).filter(move |entry| *entry.key == *key)
-    }
-
-    fn all(&self) -> impl Iterator<Item = Arc<Entry>> {
-        self.by_hash.values().flatten().filter_map(Weak::upgrade)
-    }
-
-    fn add(&mut self, entry: &Arc<Entry>) {
-        let capacity = self.by_hash.capacity();
-        if self.by_hash.len() == capacity {
-            self.by_hash.retain(|_, known| known.iter().any(|entry| entry.strong_count() > 0));
-            if self.by_hash.len() > capacity / 2 {
-                // Else the next few would have to look through all of them again.
-                self.by_hash.reserve(capacity);
-            }
-        }
-        let known = self.by_hash.entry(self.hasher.hash_one(&*entry.key)).or_default();
-        if known.len() == known.capacity() {
-            known.retain(|entry| entry.strong_count() > 0);
-            if known.len() > known.capacity() / 2 {
-                // As above.
-                known.reserve(known.len());
-            }
-        }
-        known.push(Arc::downgrade(entry));
-    }
-
-    fn remember(&mut self, entry: &Arc<Entry>) {
-        self.recent.push_back(entry.clone());
-        if self.recent.len() > RECENT {
-            self.recent.pop_front();
-        }
-    }
-}
-
-const RECENT: usize = 64;
 
 /// How long something is held before its client listens whether it is broken: most is not held for that long, and a
 /// subscription is a connection more.
@@ -125,7 +71,7 @@ pub(crate) struct Engine {
     watched: AtomicBool,
     /// Of which other numbers of permits was said that they are others.
     permits: Mutex<VecDeque<(Arc<str>, u32)>>,
-    entries: Mutex<Entries>,
+    entries: Mutex<Entries<Entry>>,
     pub(crate) timer_queue: TimerQueue,
     renewals: Flusher,
     returns: Flusher,
@@ -816,7 +762,7 @@ impl Engine {
     /// The entries of `key` that `event` may concern.
     fn concerned(&self, key: &str, event: &StoreEvent) -> SmallVec<[Arc<Entry>; 1]> {
         if let StoreEvent::Granted { attempt, .. } = event {
-            let waits = locked(&self.entries).by_attempt.get(attempt).and_then(Weak::upgrade);
+            let waits = locked(&self.entries).awaiting(*attempt);
             if let Some(entry) = waits.filter(|entry| *entry.key == *key) {
                 return SmallVec::from_iter([entry]);
             }
@@ -826,16 +772,12 @@ impl Engine {
 
     /// `entry`, which is of one acquisition, waits under `attempt`.
     pub(super) fn await_grant(&self, attempt: AttemptId, entry: &Arc<Entry>) {
-        locked(&self.entries).by_attempt.insert(attempt, Arc::downgrade(entry));
+        locked(&self.entries).await_grant(attempt, entry);
     }
 
     /// It waits no more.
     pub(super) fn await_no_grant(&self, attempt: AttemptId) {
-        let mut entries = locked(&self.entries);
-        entries.by_attempt.remove(&attempt);
-        if entries.by_attempt.is_empty() {
-            entries.by_attempt.shrink_to(RECENT);
-        }
+        locked(&self.entries).await_no_grant(attempt);
     }
 
     /// How many are ahead at most of those who wait for `key` here, in the order in which they came.

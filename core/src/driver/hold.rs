@@ -89,6 +89,10 @@ impl machine::Hold for SharedHold {
         self.id
     }
 
+    fn by(&self) -> Option<OwnerId> {
+        Hold::by(self)
+    }
+
     fn shown(&self) -> Option<Token> {
         Hold::shown(self)
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod engine;
+mod entries;
 pub(crate) mod entry;
 mod flusher;
 pub(crate) mod hold;

@@ -29,6 +29,8 @@ pub trait Hold: Clone {
     fn new(held: Held) -> Self;
     /// What the machine knows it by.
     fn id(&self) -> HoldId;
+    /// Whose it is, where the caller said so.
+    fn by(&self) -> Option<OwnerId>;
     /// The token that it shows to what it protects, where the layout has tokens.
     fn shown(&self) -> Option<Token>;
     /// A change of how much is held raised the token that it shows.

@@ -4,6 +4,8 @@
 //! quarter is kept while it rests; the next step wakes it in memory that is lent. The one that goes on then is as the
 //! one before, but for what cannot matter any more.
 
+use std::num::NonZeroU64;
+
 use super::LockMachine;
 use super::environment::{Handles, Hold, Kind, Scratch, Step};
 use super::slots::Slot;
@@ -11,6 +13,7 @@ use crate::protocol::Push;
 use crate::queue::{self, TaskId};
 use crate::session;
 use crate::time::Time;
+use crate::token::Token;
 
 /// A machine that takes little memory while it rests.
 pub struct Kept<H: Handles> {
@@ -130,7 +133,7 @@ impl<H: Handles> Default for Spare<H> {
 impl<H: Handles> LockMachine<H> {
     /// What goes on of it, if it may rest; nothing is left of it then.
     pub fn rest(&mut self, now: Time, scratch: &mut Scratch<H>) -> Option<Resting<H>> {
-        let queue = self.queue.resting(now)?;
+        let queue = self.queue.resting(known(self.holds.first()?), now)?;
         let nobody_waits = self.tasks.is_empty() && self.releases.is_empty() && self.wishes.is_empty();
         let nothing_is_due = self.parting.is_empty() && self.failure.is_none() && !self.closed;
         // Whoever has a place must not forget when it asked for that.
@@ -155,13 +158,19 @@ impl<H: Handles> LockMachine<H> {
     /// Goes on from what [rested](Self::rest), of this one or another of its kind of which nothing is left.
     pub fn wake(&mut self, resting: Resting<H>, step: &mut Step<'_, H>) {
         let Resting { hold, slot: id, queue, session } = resting;
-        let contender = self.queue.wake(queue, hold.id(), session.service(), &mut step.scratch.queue);
+        let contender = self.queue.wake(queue, known(&hold), session.service(), &mut step.scratch.queue);
         let session = session.wake(step.env.name().clone(), step.env.store_timeout());
         self.card = Some(session.card().clone());
         self.holds.push(hold);
         let contender = Some(contender);
         self.slots.push(Slot { id, contender, session, idle: false, listens: false, behind: false });
     }
+}
+
+/// What the queue need not keep of a hold, since whoever has that knows it.
+fn known(hold: &impl Hold) -> queue::Known {
+    let token = hold.shown().and_then(|Token { n, .. }| NonZeroU64::new(n));
+    queue::Known { id: hold.id(), token, by: hold.by() }
 }
 
 impl<H: Handles> std::fmt::Debug for Kept<H> {

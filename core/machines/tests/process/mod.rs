@@ -9,7 +9,7 @@ use lockwright_machines::error::Result;
 use lockwright_machines::lease::LossReason;
 use lockwright_machines::machine::{self, Demand, Environment, Event, Held, Kind, LockMachine, Scratch, Step};
 use lockwright_machines::protocol::{AttemptId, Channel, InboxId, Protocol, StoreEvent, Traits};
-use lockwright_machines::queue::{Ask, HoldId, TaskId};
+use lockwright_machines::queue::{Ask, HoldId, OwnerId, TaskId};
 use lockwright_machines::relative::Relative;
 use lockwright_machines::session::{Inbox, RequestId};
 use lockwright_machines::time::Time;
@@ -54,6 +54,10 @@ impl machine::Hold for Holding {
 
     fn id(&self) -> HoldId {
         self.held.id
+    }
+
+    fn by(&self) -> Option<OwnerId> {
+        self.held.by
     }
 
     fn shown(&self) -> Option<Token> {
