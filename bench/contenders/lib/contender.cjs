@@ -13,7 +13,7 @@ exports.npm = name => ({ [`${name} (npm)`]: JSON.parse(require('node:fs').readFi
  * what acquires and what releases the lock `key`, for one task, and `disconnect(client)` ends it.
  *
  * @typedef {{ name: string, role?: string, rows: string[], requests?: string[], versions?: object, absent?: () => string?,
- *   connect: Function, task: Function, disconnect: Function, cold?: Function }} Contender
+ *   connect: Function, task: Function, disconnect: Function, cold?: Function, hold?: Function }} Contender
  */
 
 const nanoseconds = () => Number(process.hrtime.bigint())
@@ -92,8 +92,9 @@ function offer({ name, role = 'peer', rows, requests = [], versions, absent }) {
 
 /** Runs the program of these contenders. */
 exports.main = (...contenders) => {
-  const [verb, name, url] = process.argv.slice(2)
+  const [verb, name, url, ...numbers] = process.argv.slice(2)
   if (verb === 'list') return contenders.forEach(contender => say(offer(contender)))
   const chosen = contenders.find(contender => contender.name === name)
+  if (verb === 'hold') return chosen.hold(url, ...numbers.map(Number))
   void { work, cold }[verb](chosen, url)
 }

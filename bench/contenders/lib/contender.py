@@ -233,6 +233,6 @@ def main(*contenders):
         for contender in contenders:
             print(json.dumps(offer(contender)))
         return
-    name, url = words
+    name, url, *numbers = words
     chosen = next(contender for contender in contenders if contender.name == name)
-    getattr(chosen(), verb)(url)
+    getattr(chosen(), verb)(url, *map(int, numbers))
