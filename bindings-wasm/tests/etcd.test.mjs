@@ -97,6 +97,37 @@ test('etcdctl has the lock, and the component waits for it; and the other way ro
   await once(child, 'exit')
 })
 
+test('an operator sees what native holders have, and takes it', async () => {
+  const guard = await native.lock('x', { label: 'night job' }).acquire()
+  const reader = await native.rwlock('file').read.acquire()
+  const { stdout } = await program('look', ADDRESS)
+  const { holder, shared, ...seen } = JSON.parse(stdout)
+  assert.deepEqual(seen, { layout: 'concurrency', waiters: '0', broken: [false, true, null], names: ['file'], free: null })
+  assert.deepEqual([holder.label, holder.pid, holder.firstToken], ['night job', process.pid, String(guard.token)])
+  assert.deepEqual([shared.primitive, shared.holders.map(part => part.holds)], ['rwlock', ['read']])
+  assert.equal(await guard.release(), 'expired')
+  await reader.release()
+})
+
+test('one leads, and whoever asks sees who', async () => {
+  const leading = await native.election('scheduler').campaign('node')
+  const { child, said } = await begun('node', [PROGRAM, 'lead', join(made, 'lockwright.js'), ADDRESS])
+  assert.deepEqual(JSON.parse(said), { proclaims: 'node', pid: process.pid, refused: 'timeout', changed: 'node' })
+  const after = once(child.stdout, 'data')
+  await leading.release()
+  assert.deepEqual(JSON.parse(String(await after)), { proclaims: 'edge', isOwn: true, released: 'released' })
+})
+
+test('what can be shared is, beside native holders', async () => {
+  const reader = await native.rwlock('file').read.acquire()
+  const permit = await native.semaphore('rooms', 2).acquire()
+  const { stdout } = await program('share', ADDRESS)
+  assert.deepEqual(JSON.parse(stdout), {
+    writes: null, second: null, others: null, outcomes: ['released', 'released', 'released'], names: ['account:1', 'account:2'],
+  })
+  for (const guard of [reader, permit]) assert.equal(await guard.release(), 'released')
+})
+
 test('what is wrong with the server is told', async () => {
   const fails = async port => JSON.parse((await program('fail', `etcd://127.0.0.1:${port}?store_timeout=500ms`)).stdout)
   const [down, why] = await fails(await freePort())

@@ -3,6 +3,9 @@
 //   hold MODULE ADDRESS                holds the lock, without another call, until it is killed
 //   wait MODULE ADDRESS                waits for the lock, and gives it back
 //   fail MODULE ADDRESS                tries the lock, and tells why that cannot be
+//   look MODULE ADDRESS                tells what it finds of others' locks, and takes one from its holder
+//   lead MODULE ADDRESS                tells who leads, and leads after that one
+//   share MODULE ADDRESS               has a part of what can be shared, and several locks
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
 
@@ -41,6 +44,47 @@ const actions = {
     }
     return 'nothing fails'
   },
+  look() {
+    const { holder, waiters, layout } = client.inspect('x')
+    const { shared } = client.inspect('file')
+    const token = BigInt(holder.firstToken)
+    const broken = [client.breakLock('x', token + 1n), client.breakLock('x', token), client.inspect('x').holder ?? null]
+    return told({ layout, waiters, holder, shared, broken, names: client.list(), free: client.inspect('nobody').holder ?? null })
+  },
+  lead() {
+    const election = client.election('scheduler', {})
+    const { proclaims, pid } = election.leader()
+    const refused = failing(() => election.campaign('edge', 50n))
+    const changed = election.changed(undefined, undefined).proclaims
+    console.log(told({ proclaims, pid, refused, changed }))
+    const guard = election.campaign('edge', 20_000n)
+    const own = election.leader()
+    return told({ proclaims: own.proclaims, isOwn: own.token === guard.token(), released: guard.release().tag })
+  },
+  share() {
+    const rwlock = client.rwlock('file', {})
+    const reader = rwlock.read().acquire(1_000n)
+    const writes = rwlock.write().tryAcquire() ?? null
+    const permits = client.semaphore('rooms', 2, { lock: {} }).permits()
+    const [first, second] = [permits.acquire(1_000n), permits.tryAcquire() ?? null]
+    const transfer = client.multiLock(['account:1', 'account:2'], {})
+    const held = transfer.tryAcquire() ?? null
+    const others = transfer.tryAcquire() ?? null
+    const outcomes = [reader, first, held].map(guard => guard.release().tag)
+    return told({ writes, second, others, outcomes, names: transfer.names() })
+  },
+}
+
+const told = object => JSON.stringify(object, (_, value) => (typeof value === 'bigint' ? String(value) : value))
+
+/** What the error of `work` is called. */
+function failing(work) {
+  try {
+    work()
+  } catch ({ payload: { tag } }) {
+    return tag
+  }
+  return 'nothing fails'
 }
 
 const client = locks.Client.connect(address)
