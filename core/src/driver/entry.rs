@@ -3,7 +3,7 @@
 //! Every change happens under the mutex, without I/O, in memory that the thread lends. What comes of it leaves as
 //! [`Effects`], for the engine to perform once the mutex is free.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use super::wait::{Settled, Waiter};
 use crate::error::{Error, Result};
 use crate::platform::clock;
 use crate::platform::fence::caught;
+use crate::platform::fork;
 use crate::platform::mutex::locked;
 use crate::protocol::{AttemptId, Channel, InboxId, Layout, Op, Protocol, Requests, StoreEvent};
 use crate::session::{Answer, Inbox, RequestId};
@@ -129,8 +130,37 @@ thread_local! {
     static CONTENTS: Lendable<Box<Contents>> = const { Cell::new(None) };
     /// Lent to the entry that the thread works on.
     static MEMORY: Lendable<Box<Memory>> = const { Cell::new(None) };
-    /// What the thread was granted last.
-    static GRANTED: Cell<Weak<Entry>> = const { Cell::new(Weak::new()) };
+    /// What the thread was granted lately.
+    static GRANTED: RefCell<Granted> = const { RefCell::new(Granted::NOTHING) };
+}
+
+/// The locks that a thread was granted lately. Whoever takes and gives back the same few again and again need not have
+/// them rest each time.
+struct Granted {
+    /// Whose copy of this memory that was.
+    image: u64,
+    entries: [Weak<Entry>; Granted::MOST],
+    /// Where the next has its place, in which the one that came before all others is.
+    next: usize,
+}
+
+impl Granted {
+    const MOST: usize = 32;
+    const NOTHING: Granted = Granted { image: 0, entries: [const { Weak::new() }; Granted::MOST], next: 0 };
+
+    /// This one was granted. The one that has to make room for it, if that is needed.
+    fn add(&mut self, entry: &Arc<Entry>, image: u64) -> Option<Arc<Entry>> {
+        if self.image != image {
+            // What was granted before a fork is its parent's, of which some thread may have been at work on it.
+            *self = Granted { image, ..Granted::NOTHING };
+        }
+        if self.entries.iter().any(|known| known.as_ptr() == Arc::as_ptr(entry)) {
+            return None;
+        }
+        let place = &mut self.entries[self.next];
+        self.next = (self.next + 1) % Granted::MOST;
+        std::mem::replace(place, Arc::downgrade(entry)).upgrade()
+    }
 }
 
 /// In which machines work.
@@ -472,16 +502,10 @@ impl Entry {
         effects
     }
 
-    /// This thread was granted it at `now`, and has rest what it was granted before: whoever takes and gives back one
-    /// lock again and again need not have that rest each time.
+    /// This thread was granted it at `now`, and has rest what it was granted long before.
     fn was_granted(self: &Arc<Self>, now: Time) {
-        let mut last = GRANTED.try_with(Cell::take).unwrap_or_default();
-        let mut before = None;
-        if last.as_ptr() != Arc::as_ptr(self) {
-            before = std::mem::replace(&mut last, Arc::downgrade(self)).upgrade();
-        }
-        let _ = GRANTED.try_with(|granted| granted.set(last));
-        if let Some(entry) = before {
+        let before = GRANTED.try_with(|granted| granted.borrow_mut().add(self, fork::image()));
+        if let Ok(Some(entry)) = before {
             let mut memory = borrow(&MEMORY).unwrap_or_default();
             let Memory { scratch, spare } = &mut *memory;
             locked(&entry.state).machine.rest(now, scratch, spare);
@@ -511,6 +535,9 @@ impl std::fmt::Debug for Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::ConnectOptions;
+    use crate::stores;
+    use crate::uri::Uri;
 
     /// What it takes beside this: the hold, key and name, the protocol, its place in the timer queue and among the
     /// client's entries, and the guard.
@@ -518,5 +545,22 @@ mod tests {
     fn a_lock_that_is_held_takes_little_memory() {
         let (entry, hold) = (size_of::<Entry>(), size_of::<Hold>());
         assert!(entry <= 264 && hold <= 72, "an entry has {entry} bytes, a hold {hold}");
+    }
+
+    #[test]
+    fn what_was_granted_long_before_rests_and_nothing_of_another_process() {
+        let store = stores::open(&mut Uri::parse("memory://granted", ConnectOptions::default()).unwrap()).unwrap();
+        let entry = |n: usize| Arc::new(Entry::new("x".into(), format!("x{n}").into(), store.layouts()[0].clone()));
+        let entries: Vec<_> = (0..2 * Granted::MOST).map(entry).collect();
+        let mut granted = Granted::NOTHING;
+        for round in 0..3 {
+            for entry in &entries[..Granted::MOST] {
+                assert!(granted.add(entry, 0).is_none(), "again and again the same few, round {round}");
+            }
+        }
+        for (entry, before) in entries[Granted::MOST..].iter().zip(&entries) {
+            assert!(granted.add(entry, 0).is_some_and(|rests| Arc::ptr_eq(&rests, before)));
+        }
+        assert!(entries[..Granted::MOST].iter().all(|entry| granted.add(entry, 1).is_none()));
     }
 }
