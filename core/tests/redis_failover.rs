@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use lockwright::blocking::Client;
 use lockwright::lease::ReleaseOutcome;
+use lockwright::token::Token;
 use lockwright::{Kind, blocking};
 use redis_servers::{Sentinel, Server, until};
 use rustix::process::Signal;
@@ -106,6 +107,31 @@ fn a_lock_that_a_young_server_hands_over_is_not_believed_either() {
     let (granted, released) = waits.join().unwrap();
     assert!(granted - forgot >= CALM.1, "{:?}", granted - forgot);
     assert_eq!(released, ReleaseOutcome::Released);
+}
+
+/// The token of the last grant of a lost master, and that of the next one after it by the new master, which was asked
+/// before. Nothing where that last one was not believed any more.
+fn granted_by_one_after_the_other() -> Option<(Token, Token)> {
+    let (one, other, sentinel) = pair(CALM.0);
+    let (early, late) = (client(&sentinel, CALM.0), client(&sentinel, CALM.0));
+    assert_eq!(late.lock("before").acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+    other.ask(&["replicaof", "no", "one"]);
+    sentinel.name(&other);
+    let waits = std::thread::spawn(move || {
+        let guard = early.lock("x").acquire().unwrap();
+        (guard.token(), guard.release().unwrap()).0
+    });
+    until("the new master was asked", || other.has("x"));
+    let granted = late.lock("x").try_acquire().ok().flatten().filter(|_| one.has("x"));
+    let last = granted.map(|guard| (guard.token(), guard.release().unwrap()).0);
+    let next = waits.join().unwrap();
+    last.map(|last| (last, next))
+}
+
+#[test]
+fn tokens_rise_though_a_lost_master_grants_after_the_new_one_was_asked() {
+    let (last, next) = (0..10).find_map(|_| granted_by_one_after_the_other()).expect("a second is enough, once");
+    assert!(last < next, "{last} and then {next}");
 }
 
 #[tokio::test]

@@ -140,14 +140,14 @@ struct Inner {
     message: Cow<'static, str>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     nobody_there: bool,
-    not_yet: bool,
+    not_yet: Option<Duration>,
 }
 
 impl Error {
     /// An error of `kind` met while doing `operation`. `message` says what happened and what to do about it.
     pub fn new(kind: Kind, operation: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         let message = shortened(message.into());
-        let (store, lock, source, nobody_there, not_yet) = (None, None, None, false, false);
+        let (store, lock, source, nobody_there, not_yet) = (None, None, None, false, None);
         Error(Box::new(Inner { kind, operation, store, lock, message, source, nobody_there, not_yet }))
     }
 
@@ -273,14 +273,14 @@ pub fn with_nobody_there(mut error: Error) -> Error {
     error
 }
 
-/// The same error, saying that the store answers, and that only time has to pass until it grants anything.
-pub(crate) fn with_not_yet(mut error: Error) -> Error {
-    error.0.not_yet = true;
+/// The same error, saying that the store answers, and that only so much time has to pass until it grants anything.
+pub(crate) fn with_not_yet(mut error: Error, left: Duration) -> Error {
+    error.0.not_yet = Some(left);
     error
 }
 
-/// Whether the store answers, and only time has to pass until it grants anything.
-pub(crate) fn is_not_yet(error: &Error) -> bool {
+/// How much time has to pass until the store, which answers, grants anything; nothing where that is not why it fails.
+pub(crate) fn not_yet(error: &Error) -> Option<Duration> {
     error.0.not_yet
 }
 

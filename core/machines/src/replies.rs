@@ -87,7 +87,7 @@ pub(crate) fn operation(op: Op) -> &'static str {
 }
 
 /// The code by which a driver refuses what a server may have granted that has not been the one that grants for long
-/// enough; the message says all there is to say.
+/// enough; the message begins with how many milliseconds are left until it has, and says all there is to say.
 pub const YOUNG: &str = "YOUNG";
 /// The same for a server whose other users keep to leases of other lengths.
 pub const OTHER_LEASES: &str = "OTHERLEASES";
@@ -95,7 +95,11 @@ pub const OTHER_LEASES: &str = "OTHERLEASES";
 /// The error for a store that answered `code` and `message`.
 pub(crate) fn refusal(operation: &'static str, code: &str, message: &str) -> Error {
     match code {
-        YOUNG => return with_not_yet(Error::new(Kind::Unavailable, operation, message.to_owned())),
+        YOUNG => {
+            let (left, message) = message.split_once(' ').unwrap_or(("0", message));
+            let left = Duration::from_millis(left.parse().unwrap_or(0));
+            return with_not_yet(Error::new(Kind::Unavailable, operation, message.to_owned()), left);
+        }
         OTHER_LEASES => return Error::new(Kind::InvalidConfig, operation, message.to_owned()),
         _ => {}
     }

@@ -362,11 +362,7 @@ impl LockCell {
             return Passed::Late;
         }
         match &self.hold {
-            Some(hold) if hold.owner == pass.to.owner => {
-                let first = hold.first;
-                self.renew(env, &pass.to.owner, pass.ttl);
-                Passed::Granted { first }
-            }
+            Some(hold) if hold.owner == pass.to.owner => Passed::Granted { first: self.go_on(env, &pass.to, pass.ttl) },
             Some(hold) if hold.owner == pass.from => {
                 Passed::Granted { first: self.grant(env, &pass.to, pass.ttl, false) }
             }
@@ -466,8 +462,19 @@ impl LockCell {
 
     fn grant_again(&mut self, env: &Surroundings<'_>, ask: &Acquire) -> Acquired {
         let prev = if ask.prev.is_some() { Given::Unknown } else { Given::Back };
-        self.renew(env, &ask.asker.owner, ask.ttl);
-        let first = self.hold.as_ref().map_or(0, |hold| hold.first);
-        Acquired::Granted { first, prev }
+        Acquired::Granted { first: self.go_on(env, &ask.asker, ask.ttl), prev }
+    }
+
+    /// The holder asks again: its lease goes on. One that has ended is a new one, under new tokens, since the record
+    /// may be that of a replica that was promoted, and the lost master may have granted higher ones meanwhile.
+    fn go_on(&mut self, env: &Surroundings<'_>, holder: &Waiter, ttl: Duration) -> u64 {
+        match &self.hold {
+            Some(hold) if hold.expires > env.now => {
+                let first = hold.first;
+                self.renew(env, &holder.owner, ttl);
+                first
+            }
+            _ => self.grant(env, holder, ttl, false),
+        }
     }
 }

@@ -19,8 +19,8 @@
 //!
 //! `place` is 0 for who does not queue, else one more than its rank.
 //! `prev` is 0 given back (or none), 1 expired, 2 stolen, 3 unknown. Resending an acquire is safe: the holder is told
-//! its tokens again, a waiter keeps its place. Source: own layout; the claim and the one-request yield are described in
-//! `docs/adr/0004-native-shared-by-three-stores.md`.
+//! its tokens again while its lease lasts, and new ones for a new one after that; a waiter keeps its place. Source: own
+//! layout; the claim and the one-request yield are described in `docs/adr/0004-native-shared-by-three-stores.md`.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -186,6 +186,10 @@ impl SharedCell {
         }
         let Seeker { who, units, .. } = &ask.asker;
         if let Some(mut mine) = storage.holder(who.owner.attempt)? {
+            if mine.expires <= env.now {
+                // As of a lock: what has ended is granted anew.
+                (mine.token, mine.since) = (self.next_token(env), env.now);
+            }
             prolong(&mut mine, env, ask.ttl);
             storage.keep(&mine)?;
             return Ok(Acquired::Granted(mine.token));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::state::{Asked, GivingBack, Lease, Renewal};
 use super::{Action, DRIFT_DIVISOR, Inbox, LONGEST_PATIENCE, Phase, Service, Session, margin};
-use crate::error::{Error, Kind, is_not_yet};
+use crate::error::{Error, Kind, not_yet};
 use crate::lease::ReleaseOutcome;
 use crate::options::Retry;
 use crate::protocol::{Grant, Input, Intent, Op, Push, StoreEvent, Term, Terms, Verdict, Wait};
@@ -119,7 +119,7 @@ impl Session {
         }
         self.asked.not_yet = match &verdict {
             Verdict::NotYet(_) => true,
-            Verdict::Failed(error) => is_not_yet(error),
+            Verdict::Failed(error) => not_yet(error).is_some(),
             _ => false,
         };
         match verdict {
@@ -141,14 +141,18 @@ impl Session {
             }
             // Whoever only tries is told why at once.
             Verdict::NotYet(error) | Verdict::Failed(error)
-                if !self.waits && (error.kind() == Kind::Quorum || is_not_yet(&error)) =>
+                if !self.waits && (error.kind() == Kind::Quorum || not_yet(&error).is_some()) =>
             {
                 self.asked.touched = true;
                 self.fail(now, error);
             }
             Verdict::NotYet(error) | Verdict::Failed(error) => {
                 self.asked.touched = true;
+                let left = not_yet(&error).unwrap_or(Duration::ZERO);
                 self.unanswered(now, Op::Acquire, error);
+                // Asked again before, what was granted and does not count would last until it does, under a token that
+                // may be lower than the last ones of the master that was lost.
+                self.asked.wake = self.asked.wake.map(|at| at.after(left));
             }
             Verdict::Gone(_) if self.giving.secret.is_some() => {
                 let message = "the secret no longer holds the lock: it was resumed already, or its time ended";

@@ -7,11 +7,16 @@
 //! server is *young* for `failover_delay` and a little more: a client may go on with the lost master for as long as it
 //! believes the sentinels' last word ([`NAMED`]).
 //!
+//! Nor is a grant believed later that was made while the lost master may still have made some, whose tokens would be
+//! higher: whoever is told that the server is young asks again when it is not, and what it was granted has ended by
+//! then, also where that began with a push (`CLAIM`); an ended lease is granted anew.
+//!
 //! A grant that is pushed has no look behind it, so it is a reason to ask, and no grant.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockwright_machines::options::CLAIM;
 use lockwright_machines::quorum::{Age, Marker};
 use lockwright_machines::{OTHER_LEASES, YOUNG};
 
@@ -54,7 +59,7 @@ impl Delay {
 
     /// How long after it was first met a server does not count.
     fn young_for(self) -> Duration {
-        self.0 + margin(self.0) + NAMED
+        self.0 + margin(self.0) + NAMED + CLAIM
     }
 
     /// Whether a lease may last for `ttl`.
@@ -94,14 +99,14 @@ impl Delay {
     fn objection(self, look: Reply) -> Option<(String, String)> {
         let (code, message) = match (Age::read(&look), look) {
             (Some(Age::Known), _) => return None,
-            (Some(Age::Young(left)), _) => (
-                YOUNG.to_owned(),
-                format!(
-                    "the server is a new master, or was started or emptied, and grants in {:?}: until then it may not know of \
-                     locks that are held (failover_delay); wait with a time limit, or try again then",
-                    Duration::from_millis(u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1))
-                ),
-            ),
+            (Some(Age::Young(left)), _) => {
+                let millis = left.min(self.young_for()).as_millis() + 1;
+                let message = format!(
+                    "{millis} the server is a new master, or was started or emptied, and grants in {millis} ms: until then it may \
+                     not know of locks that are held (failover_delay); wait with a time limit, or try again then"
+                );
+                (YOUNG.to_owned(), message)
+            }
             (Some(Age::OtherTtl(_)), _) => (
                 OTHER_LEASES.to_owned(),
                 format!(
@@ -115,10 +120,10 @@ impl Delay {
             (None, Reply::Error { code, message }) => (
                 YOUNG.to_owned(),
                 format!(
-                    "the server did not say since when it has been the master ({code} {message}); it is asked again"
+                    "0 the server did not say since when it has been the master ({code} {message}); it is asked again"
                 ),
             ),
-            (None, _) => (YOUNG.to_owned(), "the server did not say since when it has been the master".to_owned()),
+            (None, _) => (YOUNG.to_owned(), "0 the server did not say since when it has been the master".to_owned()),
         };
         Some((code, message))
     }

@@ -1,5 +1,5 @@
 if owner == asker then
-  prolong(ttl)
+  go_on(asker, card, ttl)
   finish()
   return prev == '' and last - 63 or {3, last - 63, 3}
 end

@@ -1,7 +1,7 @@
 local to, from, ttl, card = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 if now > tonumber(ARGV[4]) then return {2, now} end
 if owner == to then
-  prolong(ttl)
+  go_on(to, card, ttl)
 elseif owner == from then
   grant(to, card, ttl)
 else

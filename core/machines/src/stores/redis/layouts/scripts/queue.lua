@@ -59,6 +59,12 @@ local function grant(to, card, span)
   return first
 end
 
+-- The holder asks again: its lease goes on. One that has ended is a new one, under new tokens, since the record may be that of a
+-- replica that was promoted, and the lost master may have granted higher ones meanwhile.
+local function go_on(holder, card, ttl)
+  if expires > now then prolong(ttl) else grant(holder, card, ttl) end
+end
+
 local was_renewed = owner ~= '' and not claimed
 
 local function free(used)

@@ -16,6 +16,8 @@ end
 
 local mine = holder(me)
 if mine then
+  -- As of a lock: what has ended is granted anew.
+  if mine.expires <= now then mine.token, mine.since = next_token(), now end
   prolong(mine, ttl)
   finish()
   return says({3, mine.token, 0, 0}, mine.token)
