@@ -619,11 +619,13 @@ mod record {
     }
 
     #[test]
-    fn rule_3_a_holder_that_asks_again_late_keeps_its_tokens_while_nobody_else_was_granted() {
+    fn rule_3_a_holder_that_asks_again_late_goes_on_under_new_tokens_while_nobody_else_was_granted() {
         let mut record = Record::default();
         let first = record.acquire(1, 1, i64::MAX, None);
         record.acquire(2, 2, i64::MAX, None);
-        assert_eq!(record.acquire(31_000_000, 1, i64::MAX, None), first);
+        assert_eq!(record.acquire(29_000_000, 1, i64::MAX, None), first, "its lease lasts");
+        let late = record.acquire(60_000_000, 1, i64::MAX, None);
+        assert_eq!((late, record.holder()), (Acquired::Granted { first: 65, prev: Given::Back }, Some(1)));
     }
 
     #[test]

@@ -1229,9 +1229,12 @@ impl<R: Record> World<R> {
         let Some((task, wanted)) = self.client(client).change.take() else {
             return Err(format!("{who} answers a change that nobody waits for"));
         };
-        let Task::Holding { units, .. } = self.clients[client].tasks[task] else { return Ok(()) };
+        let Task::Holding { units, until, .. } = self.clients[client].tasks[task] else { return Ok(()) };
+        let writes = setup.time(self.now) < until;
         match self.clients[client].process.shown(hold_of(task)).filter(|_| done) {
-            None if wanted < ALL => return Err(format!("{who} may not become a reader, though it writes")),
+            None if wanted < ALL && writes => {
+                return Err(format!("{who} may not become a reader, though it writes"));
+            }
             Some(token) if wanted == ALL => self.give(setup, client, wanted, token)?,
             _ => {}
         }

@@ -167,8 +167,8 @@ impl<const BUG: u8> Record for Seeded<BUG> {
         if new.expires > now.after(longest) {
             return Err(format!("{to} is granted the lock for too long"));
         }
-        if let Procedure::Pass(_) = call {
-            // It goes past everybody who waits, as if its holder had not changed.
+        // It goes past everybody who waits, as if its holder had not changed; or that one did not, and comes too late.
+        if matches!(call, Procedure::Pass(_)) || old.is_some_and(|old| old.owner == new.owner) {
             return Ok(());
         }
         let place = |attempt| before.line().position(|waiter| waiter == attempt);

@@ -265,6 +265,10 @@ impl<const FAULT: u8> Seeded<FAULT> {
         if new.expires > now.after(longest) {
             return Err(format!("{to} is granted the lock for too long"));
         }
+        // It did not change, and comes too late.
+        if before.holders().any(|old| old.owner == new.owner) {
+            return Ok(());
+        }
         let place = |attempt| before.line().position(|waiter| waiter == attempt);
         let mine = place(new.owner.attempt);
         // Whoever lets a claim run out without a word loses the places of its whole process.
