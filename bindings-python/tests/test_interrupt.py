@@ -114,8 +114,9 @@ def test_a_handler_may_use_the_lock_that_is_awaited(client: lockwright.Client, o
     assert seen == [False]
 
 
+# A signal that comes just before a call of the system is seen after it: so no single one may last.
 TERMINATED = """
-import signal, sys
+import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 import lockwright
 client = lockwright.connect(sys.argv[1])
@@ -124,7 +125,8 @@ with client.lock("y"), lock:
     print("held", flush=True)
     if sys.argv[2] == "waiting":
         client.lock("y").acquire()
-    sys.stdin.read()
+    for _ in range(6000):
+        time.sleep(0.01)
 """
 
 
