@@ -67,5 +67,5 @@ pub use records::{
     barrier_cell, barrier_machine, by_rank, cell, cell_layout, engine, gate_layout, in_order, latch_cell,
     latch_machine, lock_cell, native_machine, push, remembered, shared_cell, shared_machine, text, written,
 };
-pub use replies::{OTHER_LEASES, YOUNG};
+pub use replies::{OTHER_LEASES, YOUNG, young};
 pub use token::Token;

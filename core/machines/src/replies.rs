@@ -92,6 +92,11 @@ pub const YOUNG: &str = "YOUNG";
 /// The same for a server whose other users keep to leases of other lengths.
 pub const OTHER_LEASES: &str = "OTHERLEASES";
 
+/// [`YOUNG`] with its message, where `left` is left until the server has been that for long enough.
+pub fn young(left: Duration, why: &str) -> (String, String) {
+    (YOUNG.to_owned(), format!("{} {why}", left.as_millis()))
+}
+
 /// The error for a store that answered `code` and `message`.
 pub(crate) fn refusal(operation: &'static str, code: &str, message: &str) -> Error {
     match code {

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use lockwright_machines::options::CLAIM;
 use lockwright_machines::quorum::{Age, Marker};
-use lockwright_machines::{OTHER_LEASES, YOUNG};
+use lockwright_machines::{OTHER_LEASES, young};
 
 use super::exchange::may_grant;
 use super::layouts::marker;
@@ -100,12 +100,13 @@ impl Delay {
         let (code, message) = match (Age::read(&look), look) {
             (Some(Age::Known), _) => return None,
             (Some(Age::Young(left)), _) => {
-                let millis = left.min(self.young_for()).as_millis() + 1;
-                let message = format!(
-                    "{millis} the server is a new master, or was started or emptied, and grants in {millis} ms: until then it may \
-                     not know of locks that are held (failover_delay); wait with a time limit, or try again then"
+                let left = left.min(self.young_for()) + Duration::from_millis(1);
+                let why = format!(
+                    "the server is a new master, or was started or emptied, and grants in {} ms: until then it may \
+                     not know of locks that are held (failover_delay); wait with a time limit, or try again then",
+                    left.as_millis()
                 );
-                (YOUNG.to_owned(), message)
+                young(left, &why)
             }
             (Some(Age::OtherTtl(_)), _) => (
                 OTHER_LEASES.to_owned(),
@@ -117,13 +118,13 @@ impl Delay {
             ),
             // Whoever lacks a right is not helped by waiting.
             (None, Reply::Error { code, message }) if code == "NOPERM" => (code, message),
-            (None, Reply::Error { code, message }) => (
-                YOUNG.to_owned(),
-                format!(
-                    "0 the server did not say since when it has been the master ({code} {message}); it is asked again"
+            (None, Reply::Error { code, message }) => young(
+                Duration::ZERO,
+                &format!(
+                    "the server did not say since when it has been the master ({code} {message}); it is asked again"
                 ),
             ),
-            (None, _) => (YOUNG.to_owned(), "0 the server did not say since when it has been the master".to_owned()),
+            (None, _) => young(Duration::ZERO, "the server did not say since when it has been the master"),
         };
         Some((code, message))
     }
@@ -156,6 +157,8 @@ pub(super) fn as_hint(event: StoreEvent) -> StoreEvent {
 
 #[cfg(test)]
 mod tests {
+    use lockwright_machines::YOUNG;
+
     use super::*;
     use crate::error::Kind;
     use crate::options::ConnectOptions;
