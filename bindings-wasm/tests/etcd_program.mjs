@@ -37,12 +37,7 @@ const actions = {
     return token
   },
   fail(lock) {
-    try {
-      lock.tryAcquire()
-    } catch ({ payload: { tag, val } }) {
-      return JSON.stringify([tag, val.text])
-    }
-    return 'nothing fails'
+    return JSON.stringify(failing(() => lock.tryAcquire()))
   },
   look() {
     const { holder, waiters, layout } = client.inspect('x')
@@ -54,7 +49,7 @@ const actions = {
   lead() {
     const election = client.election('scheduler', {})
     const { proclaims, pid } = election.leader()
-    const refused = failing(() => election.campaign('edge', 50n))
+    const [refused] = failing(() => election.campaign('edge', 50n))
     const changed = election.changed(undefined, undefined).proclaims
     console.log(told({ proclaims, pid, refused, changed }))
     const guard = election.campaign('edge', 20_000n)
@@ -77,14 +72,14 @@ const actions = {
 
 const told = object => JSON.stringify(object, (_, value) => (typeof value === 'bigint' ? String(value) : value))
 
-/** What the error of `work` is called. */
+/** What the error of `work` is called, and says. */
 function failing(work) {
   try {
     work()
-  } catch ({ payload: { tag } }) {
-    return tag
+  } catch ({ payload: { tag, val } }) {
+    return [tag, val.text]
   }
-  return 'nothing fails'
+  return ['nothing fails']
 }
 
 const client = locks.Client.connect(address)
