@@ -159,7 +159,7 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 24] = [
+pub const ABILITIES: [&str; 25] = [
     "restart",
     "count",
     "foreign",
@@ -184,6 +184,7 @@ pub const ABILITIES: [&str; 24] = [
     "list",
     "break",
     "by_name",
+    "kinds",
 ];
 
 /// This folder.

@@ -250,6 +250,24 @@ fn where_fenced_is_required_tokens_rise_over_different_majorities() {
     }
 }
 
+#[test]
+fn a_leader_is_known_by_one_token_whichever_nodes_answer() {
+    let (five, client) = Five::start();
+    // A plain lock of the same name has tokens as the nodes have them.
+    let plain = client.lock("leader").acquire().unwrap();
+    assert_eq!(plain.release().unwrap(), ReleaseOutcome::Released);
+    let leads = client.election("leader").campaign("a").unwrap();
+    for away in &five.0 {
+        away.signal(Signal::STOP);
+        // One that need not find out first that those which were away before are back.
+        let seen = five.client("").election("leader").leader();
+        away.signal(Signal::CONT);
+        assert_eq!(seen.unwrap().unwrap().token, leads.token().n);
+    }
+    assert_eq!(leads.release().unwrap(), ReleaseOutcome::Released);
+    assert_eq!(five.client("").election("leader").leader().unwrap(), None);
+}
+
 const TOKENLESS: &str = "&layout=string&format=redsync&tokens=false";
 
 #[test]

@@ -30,6 +30,8 @@ impl<'a> LayoutChoice<'a> {
 pub enum Of {
     /// Itself.
     Lock,
+    /// An election.
+    Election,
     /// A read/write lock, for a reader.
     Read,
     /// The same, for the writer.
@@ -55,6 +57,7 @@ impl Of {
     pub fn layout(self, layout: Arc<dyn Layout>, options: &AcquireOptions) -> Result<Arc<dyn Layout>> {
         let share = match self {
             Of::Lock => return Ok(layout),
+            Of::Election => return Ok(layout.agreed().unwrap_or(layout)),
             Of::Read => Share::READ,
             Of::Write => Share::WRITE,
             Of::Permits { take, permits } => Share::permits(take, permits, options.fair)?,

@@ -843,6 +843,17 @@ pub trait Layout: Send + Sync + fmt::Debug {
         self.inspect(name, key)
     }
 
+    /// The same for whoever must be known by one token to everybody who looks, such as the leader of an election;
+    /// `None` where a holder is.
+    fn agreed(&self) -> Option<Arc<dyn Layout>> {
+        None
+    }
+
+    /// Whether it is that one.
+    fn is_agreed(&self) -> bool {
+        false
+    }
+
     /// Whether a holder can be asked to give its lock back: [`Protocol::heed`] and [`ask_back`](Self::ask_back).
     fn is_revocable(&self) -> bool {
         false

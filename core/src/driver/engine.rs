@@ -300,7 +300,10 @@ impl Engine {
     pub(crate) fn entry(&self, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>) -> Arc<Entry> {
         let mut entries = locked(&self.entries);
         // A gate that somebody waits for here is no lock.
-        let way = |layout: &dyn Layout| (layout.name(), layout.format(), layout.share(), layout.has_many_holders());
+        let way = |layout: &dyn Layout| {
+            let name = (layout.name(), layout.format());
+            (name, layout.share(), layout.has_many_holders(), layout.is_agreed())
+        };
         if let Some(entry) = entries.of_key(key).find(|entry| way(&*entry.layout) == way(&**layout)) {
             return entry;
         }

@@ -10,7 +10,9 @@
 //! The leader is whoever holds the lock `name`; candidates wait for it in the order in which they came where the store
 //! promises `fair` and the server allows it, else in none. What a leader proclaims is the lock's label, at most 128
 //! bytes, such as where it is reached; observers read it with the token, by `inspect`, and so every `every` until
-//! something changed, without standing in line.
+//! something changed, without standing in line. On several nodes, each of which has tokens of its own, a leader leads
+//! once a majority keeps it under one token, for which it takes one more round to them; where no layout can do that, as
+//! with SQLite files, observers may know one leader by different tokens.
 //!
 //! ```no_run
 //! # async fn example(client: lockwright::Client) -> lockwright::Result<()> {
@@ -28,7 +30,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::Async;
-use crate::client::{Blocking, Client, Face, Guard, Lock};
+use crate::client::{Blocking, Client, Face, Guard, Lock, Of};
 use crate::error::{Error, Kind, Result};
 use crate::lease::{Card, Inspection};
 use crate::options::AcquireOptions;
@@ -84,11 +86,11 @@ impl<F: Face> Election<F> {
 
     fn candidate(&self, proclaims: &str) -> Result<Lock<F>> {
         let options = AcquireOptions { fair: false, rank: 0, label: Some(proclaims.into()), ..self.options.clone() };
-        Ok(self.client.lock(&self.name).options(options).build()?.fair_if_possible())
+        Ok(self.client.builder(&self.name, Of::Election).options(options).build()?.fair_if_possible())
     }
 
     fn seat(&self) -> Result<Lock<F>> {
-        self.client.lock(&self.name).options(self.options.clone()).build()
+        self.client.builder(&self.name, Of::Election).options(self.options.clone()).build()
     }
 }
 

@@ -69,17 +69,22 @@ fn of_majority<T>(shape: &Shape, operation: &'static str, heard: Vec<Heard<T>>) 
     }
 }
 
-/// A look: whoever has the lock on a majority holds it, and the rest is on its way in or out.
-pub(super) fn inspect<'a>(shape: &Arc<Shape>, looks: Vec<Inquiry<'a, Inspection>>) -> Inquiry<'a, Inspection> {
+/// A look: whoever has the lock on a majority holds it, and the rest is on its way in or out. Where it is `agreed` under
+/// which token, whoever has it under different ones is on its way, too.
+pub(super) fn inspect<'a>(
+    shape: &Arc<Shape>,
+    agreed: bool,
+    looks: Vec<Inquiry<'a, Inspection>>,
+) -> Inquiry<'a, Inspection> {
     let shape = shape.clone();
     everywhere(looks.into_iter().map(Some).collect(), move |heard| {
         let nodes = heard.len();
-        Inquiry::Done(of_majority(&shape, "inspect", heard).map(|seen| together(nodes, seen)))
+        Inquiry::Done(of_majority(&shape, "inspect", heard).map(|seen| together(nodes, agreed, seen)))
     })
 }
 
-fn together(nodes: usize, seen: Vec<Inspection>) -> Inspection {
-    let holder = of_most(nodes, seen.iter().filter_map(|seen| seen.holder.as_ref()));
+fn together(nodes: usize, agreed: bool, seen: Vec<Inspection>) -> Inspection {
+    let holder = of_most(nodes, agreed, seen.iter().filter_map(|seen| seen.holder.as_ref()));
     let what = seen.iter().find(|seen| holder.is_none() || seen.holder.is_some()).or(seen.first());
     let mut all = what.cloned().unwrap_or_else(|| Inspection::of_nothing("", ""));
     if let (Some(shared), None) = (&mut all.shared, &holder) {
@@ -91,8 +96,10 @@ fn together(nodes: usize, seen: Vec<Inspection>) -> Inspection {
 
 /// The holder that most nodes have, if these are a majority: with the highest tokens, and for as long as a majority
 /// keeps it.
-fn of_most<'a>(nodes: usize, holders: impl Iterator<Item = &'a Holder> + Clone) -> Option<Holder> {
-    let same = |of: &Holder| holders.clone().filter(|other| other.owner == of.owner).collect::<Vec<_>>();
+fn of_most<'a>(nodes: usize, agreed: bool, holders: impl Iterator<Item = &'a Holder> + Clone) -> Option<Holder> {
+    let is_same =
+        |of: &Holder, other: &Holder| other.owner == of.owner && (!agreed || other.first_token == of.first_token);
+    let same = |of: &Holder| holders.clone().filter(|other| is_same(of, other)).collect::<Vec<_>>();
     let kept = holders.clone().map(same).find(|same| same.len() >= majority(nodes))?;
     let mut lasts: Vec<Duration> = kept.iter().map(|holder| holder.remaining).collect();
     lasts.sort_unstable_by(|a, b| b.cmp(a));

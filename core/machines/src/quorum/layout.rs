@@ -46,6 +46,8 @@ pub struct QuorumLayout {
     each: Vec<Arc<dyn Layout>>,
     /// Somebody insists on tokens that rise.
     fenced: Arc<AtomicBool>,
+    /// Whoever holds is known to everybody by one token.
+    agreed: bool,
 }
 
 impl QuorumLayout {
@@ -65,7 +67,13 @@ impl QuorumLayout {
             each.push(layout);
         }
         let Leases { max_ttl, node_timeout } = leases;
-        Ok(QuorumLayout { shape: Arc::new(Shape { addresses, markers, max_ttl }), node_timeout, each, fenced })
+        Ok(QuorumLayout {
+            shape: Arc::new(Shape { addresses, markers, max_ttl }),
+            node_timeout,
+            each,
+            fenced,
+            agreed: false,
+        })
     }
 
     fn one(&self) -> &dyn Layout {
@@ -178,7 +186,16 @@ impl Layout for QuorumLayout {
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
         let each = self.each_at(&key).into_iter().map(|(layout, key)| layout.protocol(key)).collect();
-        Box::new(QuorumMachine::new(self.shape.clone(), each, self.fenced.load(Ordering::Relaxed)))
+        let fences = self.agreed || self.fenced.load(Ordering::Relaxed);
+        Box::new(QuorumMachine::new(self.shape.clone(), each, fences))
+    }
+
+    fn agreed(&self) -> Option<Arc<dyn Layout>> {
+        self.can_raise().then(|| -> Arc<dyn Layout> { Arc::new(QuorumLayout { agreed: true, ..self.clone() }) })
+    }
+
+    fn is_agreed(&self) -> bool {
+        self.agreed
     }
 
     /// A reader and a writer cannot both have a majority, since one node would have to grant both. Of a semaphore with
@@ -198,13 +215,13 @@ impl Layout for QuorumLayout {
     fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
         let each = self.each_at(&key);
         let looks = each.into_iter().map(|(layout, key)| layout.inspect(name, key)).collect();
-        inquiries::inspect(&self.shape, looks)
+        inquiries::inspect(&self.shape, self.agreed, looks)
     }
 
     fn identify<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
         let each = self.each_at(&key);
         let looks = each.into_iter().map(|(layout, key)| layout.identify(name, key)).collect();
-        inquiries::inspect(&self.shape, looks)
+        inquiries::inspect(&self.shape, self.agreed, looks)
     }
 
     fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {

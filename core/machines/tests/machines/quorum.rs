@@ -286,3 +286,24 @@ fn where_tokens_must_rise_a_majority_keeps_the_highest_before_anybody_is_told() 
         }
     }
 }
+
+#[test]
+fn nobody_leads_before_a_majority_agrees_on_its_token() {
+    let layout = layout_that(5, true);
+    let agreed = layout.agreed().expect("these nodes can keep a token of another one");
+    assert!(layout_that(5, false).agreed().is_none(), "and these cannot");
+    let has = |token: i64| {
+        let [kind, owner, card] = ["lock", "claimant", ""].map(|text| Reply::Text(text.into()));
+        let [held, left, first, last, waiters] = [5, 9, token, token + 9, 0].map(Reply::Int);
+        Reply::List(vec![kind, owner, held, left, first, last, card, waiters, Reply::List(vec![])])
+    };
+    for (tokens, token) in [([7, 900, 80], None), ([7, 900, 900], None), ([900, 900, 900], Some(900))] {
+        let holder = |layout: &dyn Layout| {
+            let replies = tokens.map(has).into_iter().chain([Reply::Silent, Reply::Silent]).collect::<Vec<_>>();
+            let seen = layout.inspect("x", "x".into()).conclude(|_| Ok(replies.clone())).unwrap();
+            seen.holder.map(|holder| holder.first_token)
+        };
+        assert_eq!(holder(&*agreed), token, "{tokens:?}");
+        assert_eq!(holder(&layout), Some(900), "{tokens:?}");
+    }
+}
