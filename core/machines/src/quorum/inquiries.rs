@@ -69,8 +69,8 @@ fn of_majority<T>(shape: &Shape, operation: &'static str, heard: Vec<Heard<T>>) 
     }
 }
 
-/// A look: whoever has the lock on a majority holds it, and the rest is on its way in or out. Where it is `agreed` under
-/// which token, whoever has it under different ones is on its way, too.
+/// A look: whoever has the lock on a majority holds it, and the rest is on its way in or out. Where the token is
+/// `agreed`, whoever has it under different ones is on its way, too.
 pub(super) fn inspect<'a>(
     shape: &Arc<Shape>,
     agreed: bool,
