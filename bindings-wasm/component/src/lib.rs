@@ -222,7 +222,7 @@ impl api::GuestClient for Client {
 
     fn election(&self, name: String, given: api::LockOptions) -> Result<api::Election, api::Error> {
         // What is wrong with them shows now.
-        let seat = self.lock_of(Of::Lock, &name, given.clone())?;
+        let seat = self.lock_of(Of::Election, &name, given.clone())?;
         Ok(api::Election::new(primitives::Election { seat, options: given }))
     }
 

@@ -843,13 +843,13 @@ pub trait Layout: Send + Sync + fmt::Debug {
         self.inspect(name, key)
     }
 
-    /// The same for whoever must be known by one token to everybody who looks, such as the leader of an election;
-    /// `None` where a holder is.
+    /// This layout for a holder who must be known by one token to everybody who looks, such as the leader of an
+    /// election; `None` where there is no other way to keep it.
     fn agreed(&self) -> Option<Arc<dyn Layout>> {
         None
     }
 
-    /// Whether it is that one.
+    /// Whether it is one that [`agreed`](Self::agreed) gave.
     fn is_agreed(&self) -> bool {
         false
     }
