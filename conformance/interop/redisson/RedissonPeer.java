@@ -57,8 +57,9 @@ final class RedissonPeer extends Peer {
 
   private static void reach(Config config, URI cluster) {
     String[] login = cluster.getAuthority().split("@");
-    config.setPassword(login[0].substring(1));
     config.useClusterServers()
+        // Redisson 3.50 has it nowhere else.
+        .setPassword(login[0].substring(1))
         .addNodeAddress(Stream.of(login[1].split(",")).map(node -> "redis://" + node).toArray(String[]::new))
         .setMasterConnectionMinimumIdleSize(1)
         .setSlaveConnectionMinimumIdleSize(1)
