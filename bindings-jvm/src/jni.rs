@@ -6,24 +6,39 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use jni_sys::{JNIEnv, JavaVM, jbyteArray, jclass};
+use jni_sys::{JNIEnv, JavaVM, jbyteArray, jclass, jint};
 use lockwright_wire::{answered, unloaded};
 
-/// `dev.lockwright.Native.call`.
+/// Requests of usual lengths need no place of their own to be read to.
+const USUAL: usize = 128;
+
+/// `dev.lockwright.Native.call`: the request is the first `length` of the `room` bytes of that array, in which the
+/// reply lies afterwards where it has room.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_dev_lockwright_Native_call(
     env: *mut JNIEnv,
     _class: jclass,
-    request: jbyteArray,
+    array: jbyteArray,
+    length: jint,
+    room: jint,
 ) -> jbyteArray {
-    if request.is_null() {
+    if array.is_null() {
         return ptr::null_mut();
     }
-    // SAFETY: the JVM calls this with its environment of this thread and an array that lives until the return.
-    let request = unsafe { read(env, request) };
-    let reply = answered(&request);
+    let length = usize::try_from(length).unwrap_or_default();
+    let reply = if length <= USUAL {
+        let mut request = [0; USUAL];
+        // SAFETY: the JVM calls this with its environment of this thread and an array that lives until the return.
+        unsafe { read(env, array, &mut request[..length]) };
+        answered(&request[..length])
+    } else {
+        let mut request = vec![0; length];
+        // SAFETY: as above.
+        unsafe { read(env, array, &mut request) };
+        answered(&request)
+    };
     // SAFETY: as above; `answered` called nothing of the JVM's.
-    unsafe { write(env, &reply) }
+    unsafe { write(env, array, room, &reply) }
 }
 
 /// The JVM calls this once the class loader was collected.
@@ -32,28 +47,27 @@ pub extern "system" fn JNI_OnUnload(_vm: *mut JavaVM, _reserved: *mut c_void) {
     unloaded();
 }
 
-unsafe fn read(env: *mut JNIEnv, array: jbyteArray) -> Vec<u8> {
+/// The JVM throws where the array is shorter, and what was to be read is zeros then.
+unsafe fn read(env: *mut JNIEnv, array: jbyteArray, bytes: &mut [u8]) {
+    let length = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
     // SAFETY: the caller's. Every JVM has filled this table.
     unsafe {
-        let (Some(length), Some(region)) = ((**env).GetArrayLength, (**env).GetByteArrayRegion) else {
-            return Vec::new();
-        };
-        let length = length(env, array);
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
-        region(env, array, 0, length, bytes.as_mut_ptr().cast());
-        bytes
+        if let Some(region) = (**env).GetByteArrayRegion {
+            region(env, array, 0, length, bytes.as_mut_ptr().cast());
+        }
     }
 }
 
-/// Null, with an `OutOfMemoryError` for Java, where there is no room for the array.
-unsafe fn write(env: *mut JNIEnv, bytes: &[u8]) -> jbyteArray {
+/// Into `array` where it has room for so many bytes, else into another: null, with an `OutOfMemoryError` for Java,
+/// where there is no room for that.
+unsafe fn write(env: *mut JNIEnv, array: jbyteArray, room: jint, bytes: &[u8]) -> jbyteArray {
     let length = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
     // SAFETY: as in `read`.
     unsafe {
         let (Some(new), Some(region)) = ((**env).NewByteArray, (**env).SetByteArrayRegion) else {
             return ptr::null_mut();
         };
-        let array = new(env, length);
+        let array = if length <= room { array } else { new(env, length) };
         if !array.is_null() {
             region(env, array, 0, length, bytes.as_ptr().cast());
         }

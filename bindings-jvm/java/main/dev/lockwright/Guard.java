@@ -43,10 +43,10 @@ public final class Guard implements AutoCloseable {
 
     @Override
     public void run() {
-      Agenda.LOSSES.remove(number);
       if (forgotten) {
         return;
       }
+      Agenda.LOSSES.remove(number);
       if (over) {
         new Request(Verb.FORGET, number).call();
         return;

@@ -18,5 +18,10 @@ final class Native {
     System.load(file);
   }
 
-  static native byte[] call(byte[] request);
+  /** The reply to the request that {@code bytes} begins with, which may lie there, too. */
+  static byte[] call(byte[] bytes, int length) {
+    return call(bytes, length, bytes.length);
+  }
+
+  private static native byte[] call(byte[] bytes, int length, int room);
 }

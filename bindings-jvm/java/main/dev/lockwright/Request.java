@@ -164,7 +164,7 @@ final class Request {
   /** The reply itself, as the mail of the library, which is waited for. */
   Reply take() {
     try {
-      return new Reply(Native.call(Arrays.copyOf(bytes, length)));
+      return new Reply(Native.call(bytes, length));
     } finally {
       Reference.reachabilityFence(about);
     }

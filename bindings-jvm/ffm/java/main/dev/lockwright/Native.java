@@ -1,6 +1,7 @@
 package dev.lockwright;
 
 import dev.lockwright.uniffi.LockwrightUniffi;
+import java.util.Arrays;
 
 /** The native library: one function, which takes a request and gives a reply. Numbers stand for what it keeps. */
 final class Native {
@@ -24,7 +25,7 @@ final class Native {
     synchronized (Runtime.getRuntime()) {
       System.setProperty(OVERRIDE, file);
       try {
-        call(new byte[0]);
+        call(new byte[0], 0);
       } catch (ExceptionInInitializerError error) {
         throw new UnsatisfiedLinkError(error.getCause().getMessage());
       } finally {
@@ -33,7 +34,8 @@ final class Native {
     }
   }
 
-  static byte[] call(byte[] request) {
-    return LockwrightUniffi.call(request);
+  /** The reply to the request that {@code bytes} begins with. */
+  static byte[] call(byte[] bytes, int length) {
+    return LockwrightUniffi.call(Arrays.copyOf(bytes, length));
   }
 }
