@@ -189,9 +189,9 @@ impl Handle {
     }
 
     #[napi(catch_unwind)]
-    pub fn fair_if_possible(&self) -> Answer<Handle> {
-        let fair = self.core.lock().map(lockwright::Lock::fair_if_possible);
-        answer(fair.map(|lock| Core::Lock(lock).into()))
+    pub fn for_election(&self) -> Answer<Handle> {
+        let seat = self.core.lock().and_then(|lock| lock.clone().for_election());
+        answer(seat.map(|lock| Core::Lock(lock).into()))
     }
 
     #[napi(getter, catch_unwind)]
@@ -243,7 +243,7 @@ impl Handle {
 
     /// What `owner` is to acquire.
     pub(crate) fn wanted_by(&self, owner: f64) -> Result<lockwright::Lock> {
-        let wanted = self.core.lock()?.for_owner(known_as(owner));
+        let wanted = self.core.lock()?.clone().for_owner(known_as(owner));
         // What an owner does side by side waits for several things at once.
         Ok(if wanted.options().reentrant { wanted.released_by_anybody() } else { wanted })
     }

@@ -69,7 +69,7 @@ export class Election {
   }
 
   #seat(proclaims: string): Lock {
-    return this.#client.lock(this.name, { ...this.#options, fair: false, rank: 0, label: proclaims }).fairIfPossible()
+    return this.#client.lock(this.name, { ...this.#options, fair: false, rank: 0, label: proclaims }).forElection()
   }
 
   /**
@@ -100,7 +100,7 @@ export class Election {
 
   /** Who leads now; `undefined` when nobody does. */
   async leader(): Promise<Leader | undefined> {
-    const { holder } = await this.#client.lock(this.name, this.#options).inspect()
+    const { holder } = await this.#client.lock(this.name, this.#options).forElection().inspect()
     if (holder === undefined) return undefined
     const { label: proclaims, host, pid, language, firstToken, heldFor: leadsFor } = holder
     return printable({ proclaims, host, pid, language, token: firstToken, leadsFor })

@@ -117,8 +117,8 @@ export class Lock {
   }
 
   /** @internal */
-  fairIfPossible(): Lock {
-    return Lock.make(checked(this.#native.fairIfPossible()), this.name, this.#client)
+  forElection(): Lock {
+    return Lock.make(checked(this.#native.forElection()), this.name, this.#client)
   }
 
   #begin(timeout: number | undefined, number: number): Answer<number> {

@@ -69,7 +69,7 @@ export interface NativeHandle {
   readonly names: string[]
   readonly reentrant: boolean
   isKeptBy(owners: number[]): boolean
-  fairIfPossible(): Answer<NativeHandle>
+  forElection(): Answer<NativeHandle>
   readonly count: number
   indexFor(key: string): number
   segment(index: number): Answer<NativeHandle>

@@ -35,14 +35,14 @@ pub struct Election {
 
 impl Election {
     fn lock(&self, options: AcquireOptions) -> PhpResult<Lock> {
-        self.client.lock(&self.name).options(options).build().map(Lock::new).map_err(thrown)
+        Lock::new(self.client.lock(&self.name).options(options).build().map_err(thrown)?).for_election()
     }
 
     /// What waits to lead.
     fn candidate(&self, proclaims: &Zval) -> PhpResult<Lock> {
         let label = Some(text("lock", "proclaims", proclaims)?.into());
         let options = AcquireOptions { fair: false, rank: 0, label, ..self.options.clone() };
-        Ok(self.lock(options)?.fair_if_possible())
+        self.lock(options)
     }
 
     fn seen(&self) -> PhpResult<Option<(u64, ZBox<ZendHashTable>)>> {

@@ -63,7 +63,7 @@ impl Lock {
     /// As `tryAcquire` does it.
     pub(crate) fn tried(&self) -> PhpResult<Option<Guard>> {
         let mut trying =
-            self.core.for_owner(me()).into_face::<Blocking>().begin(Some(Duration::ZERO)).map_err(thrown)?;
+            self.core.clone().for_owner(me()).into_face::<Blocking>().begin(Some(Duration::ZERO)).map_err(thrown)?;
         loop {
             match trying.wait(Wait::Park(Duration::MAX)) {
                 Some(Ok(guard)) => return Ok(Some(Guard::new(guard.into_face()))),
@@ -78,8 +78,8 @@ impl Lock {
         ask(self.handle(), "resume", &[Some(secret)])
     }
 
-    pub(crate) fn fair_if_possible(&self) -> Self {
-        Lock { core: self.core.fair_if_possible() }
+    pub(crate) fn for_election(self) -> PhpResult<Self> {
+        Ok(Lock { core: self.core.for_election().map_err(thrown)? })
     }
 
     pub(crate) fn looked_at(&self) -> PhpResult<Inspection> {

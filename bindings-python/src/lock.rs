@@ -87,7 +87,7 @@ impl Lock {
 
     /// What `who` is to acquire.
     pub(crate) fn wanted_by(&self, who: u64) -> blocking::Lock {
-        self.core.for_owner(OwnerId(who))
+        self.core.clone().for_owner(OwnerId(who))
     }
 
     /// The same, where anybody may release it as `threading` has it, and nobody is told who holds it.
@@ -234,8 +234,9 @@ impl Lock {
         Err(inherited.unwrap_or_else(|| self.not_held()).into())
     }
 
-    fn _fair_if_possible(&self) -> Self {
-        Lock::new(self.core.fair_if_possible(), self.shared.clone())
+    fn _for_election(&self) -> PyResult<Self> {
+        let seat = self.core.clone().for_election().map_err(Raised)?;
+        Ok(Lock::new(seat, self.shared.clone()))
     }
 
     /// Gives back what this thread acquired, else what another thread did.

@@ -258,7 +258,7 @@ async fn a_task_that_says_who_it_is_is_told_the_same() {
     let client: lockwright::Client =
         lockwright::Client::open(Some("memory://deadlock-task"), ConnectOptions::default()).unwrap();
     let lock = client.lock("x").build().unwrap();
-    let (mine, other) = (lock.for_owner(OwnerId(1)), lock.for_owner(OwnerId(2)));
+    let (mine, other) = (lock.clone().for_owner(OwnerId(1)), lock.for_owner(OwnerId(2)));
     let guard = mine.acquire().await.unwrap();
     is_deadlock(&mine.acquire().await.unwrap_err(), "itself");
     let waiting = tokio::spawn(async move { other.acquire().await.unwrap().release().await });

@@ -99,9 +99,9 @@ pub(crate) fn exported(request: &mut Request<'_>) -> Result<Reply> {
     Ok(Reply::told(client.exported(&request.text()?)?.name().to_owned()))
 }
 
-pub(crate) fn fair_if_possible(request: &mut Request<'_>) -> Result<Reply> {
+pub(crate) fn for_election(request: &mut Request<'_>) -> Result<Reply> {
     let lock = table::handle(request.number()?)?;
-    Ok(kept(Handle::Lock(lock.lock()?.fair_if_possible())))
+    Ok(kept(Handle::Lock(lock.lock()?.clone().for_election()?)))
 }
 
 /// Of a striped lock, by index.

@@ -20,7 +20,7 @@ const ALL: [Obeys; 45] = [
     open::latch,
     open::barrier,
     open::exported,
-    open::fair_if_possible,
+    open::for_election,
     open::segment,
     open::index_for,
     open::mark_sold_out,

@@ -65,7 +65,7 @@ class Election(Candidacy[Client]):
     def campaign(self, proclaims: str, timeout: Optional[Span] = None) -> Guard:
         """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
         lock = self._client.lock(self.name, fair=False, rank=0, label=proclaims, **self._options)
-        return lock._fair_if_possible().acquire_guard(timeout)
+        return lock._for_election().acquire_guard(timeout)
 
     def run(self, proclaims: str, work: Callable[[Guard], _T]) -> _T:
         """Campaigns, calls `work(guard)` while this one leads, and returns what the work returns; then it resigns.
@@ -90,7 +90,7 @@ class Election(Candidacy[Client]):
 
     def leader(self) -> Optional[Leader]:
         """Who leads now."""
-        return leader_of(self._client.lock(self.name, **self._options).inspect())
+        return leader_of(self._client.lock(self.name, **self._options)._for_election().inspect())
 
     def changed(self, known: Optional[int] = None, every: float = 0.5) -> Optional[Leader]:
         """Waits until somebody else leads than the one with the token `known`, looking each `every` seconds; None when nobody

@@ -345,8 +345,8 @@ class Lock(_Named[_native.Lock]):
         self._cancel_on_loss = cancel_on_loss
         self._interruptions: Dict[_native.Guard, _Interruption] = {}
 
-    def _fair_if_possible(self) -> Lock:
-        return Lock(self._core._fair_if_possible(), self._cancel_on_loss)
+    def _for_election(self) -> Lock:
+        return Lock(self._core._for_election(), self._cancel_on_loss)
 
     async def _acquire(self, timeout: Optional[Span]) -> _native.Guard:
         return await _ask(_native.Reactor.acquire, self._core, timeout, _owner(), False)
@@ -603,7 +603,7 @@ class Election(Candidacy[Client]):
     async def campaign(self, proclaims: str, timeout: Optional[Span] = None) -> Guard:
         """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
         lock = self._client.lock(self.name, fair=False, rank=0, label=proclaims, **self._options)
-        return await lock._fair_if_possible().acquire_guard(timeout)
+        return await lock._for_election().acquire_guard(timeout)
 
     async def run(self, proclaims: str, work: Callable[[Guard], Awaitable[_T]]) -> _T:
         """Campaigns, awaits `work(guard)` while this one leads, and returns what the work returns; then it resigns.
@@ -627,7 +627,7 @@ class Election(Candidacy[Client]):
 
     async def leader(self) -> Optional[Leader]:
         """Who leads now."""
-        return leader_of(await self._client.lock(self.name, **self._options).inspect())
+        return leader_of(await self._client.lock(self.name, **self._options)._for_election().inspect())
 
     async def changed(self, known: Optional[int] = None, every: float = 0.5) -> Optional[Leader]:
         """Waits until somebody else leads than the one with the token `known`, looking each `every` seconds; None when nobody

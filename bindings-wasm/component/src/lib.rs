@@ -222,7 +222,8 @@ impl api::GuestClient for Client {
 
     fn election(&self, name: String, given: api::LockOptions) -> Result<api::Election, api::Error> {
         // What is wrong with them shows now.
-        let seat = self.lock_of(Of::Election, &name, given.clone())?;
+        let Lock { client, lock } = self.lock_of(Of::Lock, &name, given.clone())?;
+        let seat = Lock { client, lock: lock.for_election() };
         Ok(api::Election::new(primitives::Election { seat, options: given }))
     }
 

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use lockwright_machines::error as core;
-use lockwright_machines::layout_choice::Of;
 use lockwright_machines::lease::Inspection;
 use lockwright_machines::time::Time;
 use lockwright_wasm_engine::{Guard, Ticket};
@@ -131,9 +130,9 @@ impl api::GuestElection for Election {
         let build = |engine: &mut Engine| {
             let mut options = options(engine.lock_options(), given);
             (options.fair, options.rank) = (false, 0);
-            engine.lock_of(Of::Election, self.seat.lock.name(), options)
+            engine.lock(self.seat.lock.name(), options)
         };
-        let candidate = self.seat.client.read(build).map_err(refused)?.fair_if_possible();
+        let candidate = self.seat.client.read(build).map_err(refused)?.for_election();
         Lock { client: self.seat.client.clone(), lock: candidate }.acquired(timeout).await
     }
 

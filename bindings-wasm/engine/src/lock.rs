@@ -345,11 +345,13 @@ impl Lock {
         &self.spot.name
     }
 
-    /// The same lock, acquired first come, first served where its layout promises that and the server allows it, else
-    /// in no order.
+    /// The same lock as candidates for the lead acquire it, and as observers look at it: first come, first served where
+    /// its layout promises that and the server allows it, else in no order, and known by one token.
     #[must_use]
-    pub fn fair_if_possible(&self) -> Lock {
-        Lock { prefers_order: true, ..self.clone() }
+    pub fn for_election(&self) -> Lock {
+        let Spot { layout, name, key } = &*self.spot;
+        let spot = Spot { layout: layout_choice::of_election(layout), name: name.clone(), key: key.clone() };
+        Lock { spot: Rc::new(spot), prefers_order: true, ..self.clone() }
     }
 
     pub(crate) fn spot(&self) -> &Rc<Spot> {

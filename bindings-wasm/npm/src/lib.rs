@@ -177,10 +177,10 @@ impl Core {
         Ok(self.keep(Handle::Lock(lock)))
     }
 
-    /// The same lock, first come, first served where that can be had.
-    pub fn fair_if_possible(&mut self, lock: u32) -> Thrown<u32> {
-        let fair = self.lock_at(lock)?.fair_if_possible();
-        Ok(self.keep(Handle::Lock(fair)))
+    /// The same lock as elections have it.
+    pub fn for_election(&mut self, lock: u32) -> Thrown<u32> {
+        let seat = self.lock_at(lock)?.for_election();
+        Ok(self.keep(Handle::Lock(seat)))
     }
 
     /// A latch, kept for `idle` ms after its last use; below zero as long as can be.

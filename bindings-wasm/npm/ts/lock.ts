@@ -113,9 +113,9 @@ export class Lock {
   }
 
   /** @internal */
-  fairIfPossible(): Lock {
+  forElection(): Lock {
     const { running, number } = this.#native
-    return Lock.make({ running, number: running.do(core => core.fair_if_possible(number)) }, this.name)
+    return Lock.make({ running, number: running.do(core => core.for_election(number)) }, this.name)
   }
 
   async #ask(within: Within): Promise<Guard | null> {

@@ -30,8 +30,6 @@ impl<'a> LayoutChoice<'a> {
 pub enum Of {
     /// Itself.
     Lock,
-    /// An election.
-    Election,
     /// A read/write lock, for a reader.
     Read,
     /// The same, for the writer.
@@ -57,7 +55,6 @@ impl Of {
     pub fn layout(self, layout: Arc<dyn Layout>, options: &AcquireOptions) -> Result<Arc<dyn Layout>> {
         let share = match self {
             Of::Lock => return Ok(layout),
-            Of::Election => return Ok(layout.agreed().unwrap_or(layout)),
             Of::Read => Share::READ,
             Of::Write => Share::WRITE,
             Of::Permits { take, permits } => Share::permits(take, permits, options.fair)?,
@@ -66,6 +63,12 @@ impl Of {
         };
         layout.shared(share).ok_or_else(|| missing(&*layout, share.primitive.name()))
     }
+}
+
+/// The layout in which the lock of an election lies that is one of `layout` otherwise.
+#[must_use]
+pub fn of_election(layout: &Arc<dyn Layout>) -> Arc<dyn Layout> {
+    layout.agreed().unwrap_or_else(|| layout.clone())
 }
 
 fn missing(layout: &dyn Layout, what: &str) -> Error {

@@ -305,10 +305,9 @@ impl<F: Face> Lock<F> {
     /// wait without a limit for what its owner holds itself is `deadlock`, also over several locks of this client. An
     /// owner is whatever waits for one thing at a time, such as a thread or a task; 0 is nobody. Rust's threads are
     /// known without this.
-    pub fn for_owner(&self, owner: OwnerId) -> Self {
-        let mut lock = self.clone();
-        lock.wish.owner = Some(owner);
-        lock
+    pub fn for_owner(mut self, owner: OwnerId) -> Self {
+        self.wish.owner = Some(owner);
+        self
     }
 
     /// The same lock, where somebody else than its owner may release what that one holds: instead of `deadlock`, a
@@ -332,12 +331,23 @@ impl<F: Face> Lock<F> {
         lock
     }
 
-    /// The same lock, acquired first come, first served where its layout promises `fair` and the store allows it, else
-    /// in no order; `fair` itself is `unsupported` there.
-    pub fn fair_if_possible(&self) -> Self {
-        let mut lock = self.clone();
-        lock.wish.prefers_order = true;
-        lock
+    /// The same lock as candidates for the lead acquire it, and as observers look at it. It is acquired first come,
+    /// first served where its layout promises `fair` and the store allows it, else in no order; `fair` itself is
+    /// `unsupported` there. Over several nodes its holder is known by one token, whichever nodes answer.
+    ///
+    /// # Errors
+    /// `closed`, `forked`.
+    pub fn for_election(mut self) -> Result<Self> {
+        self.wish.prefers_order = true;
+        let layout = layout_choice::of_election(&self.spot.layout);
+        if layout.is_agreed() != self.spot.layout.is_agreed() {
+            let spot = Spot { layout, name: self.spot.name.clone(), key: self.spot.key.clone() };
+            let label = self.wish.options.label.as_deref().unwrap_or_default();
+            let at_work = AtWork::new(&*self.engine()?, &spot, label);
+            self.at_work = Arc::new(Generational::of_image(Arc::new(at_work)));
+            self.spot = Arc::new(spot);
+        }
+        Ok(self)
     }
 
     /// The same lock for callers that wait in another way.

@@ -30,7 +30,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::Async;
-use crate::client::{Blocking, Client, Face, Guard, Lock, Of};
+use crate::client::{Blocking, Client, Face, Guard, Lock};
 use crate::error::{Error, Kind, Result};
 use crate::lease::{Card, Inspection};
 use crate::options::AcquireOptions;
@@ -86,11 +86,11 @@ impl<F: Face> Election<F> {
 
     fn candidate(&self, proclaims: &str) -> Result<Lock<F>> {
         let options = AcquireOptions { fair: false, rank: 0, label: Some(proclaims.into()), ..self.options.clone() };
-        Ok(self.client.builder(&self.name, Of::Election).options(options).build()?.fair_if_possible())
+        self.client.lock(&self.name).options(options).build()?.for_election()
     }
 
     fn seat(&self) -> Result<Lock<F>> {
-        self.client.builder(&self.name, Of::Election).options(self.options.clone()).build()
+        self.client.lock(&self.name).options(self.options.clone()).build()?.for_election()
     }
 }
 

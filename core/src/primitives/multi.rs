@@ -103,8 +103,8 @@ impl<F: Face> MultiLock<F> {
 
     /// The same locks for an owner; see [`Lock::for_owner`].
     #[must_use]
-    pub fn for_owner(&self, owner: OwnerId) -> Self {
-        MultiLock { locks: self.locks.iter().map(|lock| lock.for_owner(owner)).collect() }
+    pub fn for_owner(self, owner: OwnerId) -> Self {
+        MultiLock { locks: self.locks.iter().map(|lock| lock.clone().for_owner(owner)).collect() }
     }
 
     /// The options of each.

@@ -42,7 +42,7 @@ public final class Election extends Options<Election> {
   }
 
   private Lock seat(String proclaims) {
-    return lock().fair(false).rank(0).label(proclaims).fairIfPossible();
+    return lock().fair(false).rank(0).label(proclaims).forElection();
   }
 
   /**
@@ -91,7 +91,7 @@ public final class Election extends Options<Election> {
 
   /** Who leads now; null when nobody does. */
   public Leader leader() {
-    Holder holder = lock().inspect().holder();
+    Holder holder = lock().forElection().inspect().holder();
     return holder == null ? null
         : new Leader(holder.label(), holder.host(), holder.pid(), holder.language(), holder.firstToken(), holder.heldFor());
   }

@@ -73,10 +73,10 @@ public final class Lock extends Options<Lock> {
     return made;
   }
 
-  /** The same, fair where the store promises that. */
-  Lock fairIfPossible() {
-    Handle fair = new Handle((long) new Request(Verb.FAIR_IF_POSSIBLE, handle()).call());
-    return new Lock(client, part, name, permits, take, options, owner, fair);
+  /** The same as elections have it. */
+  Lock forElection() {
+    Handle seat = new Handle((long) new Request(Verb.FOR_ELECTION, handle()).call());
+    return new Lock(client, part, name, permits, take, options, owner, seat);
   }
 
   boolean isReentrant() {
