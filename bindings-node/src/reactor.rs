@@ -396,16 +396,17 @@ impl Reactor {
         answer(heeded)
     }
 
-    /// Lets the lease of a guard that was collected run out. For how many milliseconds it was still held.
+    /// Lets the lease of a guard that was collected run out. The lock's name, and for how many milliseconds it was
+    /// still held, if it was.
     #[napi(catch_unwind)]
-    pub fn abandon(&self, guard: u32) -> f64 {
+    pub fn abandon(&self, guard: u32) -> Option<(String, f64)> {
         let abandoned = self.in_environment("abandon", |environment| {
             let core = environment.guards.take("abandon", guard)?;
-            let left = core.remaining();
+            let (name, left) = (core.name().to_owned(), core.remaining());
             core.abandon();
-            Ok(NODE.number(left))
+            Ok((!left.is_zero()).then(|| (name, NODE.number(left))))
         });
-        abandoned.unwrap_or_default()
+        abandoned.ok().flatten()
     }
 
     /// The user and the password that were asked for, or why there are none.

@@ -174,7 +174,7 @@ export interface Origin {
 /** @internal An error that the wrapper finds, worded as those of the native layer. */
 export function mistake(code: ErrorCode, operation: string, what: string, origin?: Origin): LockError {
   const where = origin === undefined ? '' : ` lock ${JSON.stringify(origin.lock)} on ${origin.store}`
-  return new CLASSES[code](`${code}: ${operation}${where}: ${what}`, { operation, ...origin })
+  return new CLASSES[code](`${code}: ${operation}${where}: ${what}`, { operation, lock: origin?.lock, store: origin?.store })
 }
 
 /** @internal The first of several errors, with the others as its cause. */

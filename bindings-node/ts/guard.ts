@@ -1,5 +1,5 @@
 import { checked, errorOf, type Failure, isFailure, type LockError, LockLost, mistake, type Origin } from './errors'
-import { type Grant, native } from './native'
+import { type Grant, native, type NativeHandle } from './native'
 import { type Duration, milliseconds } from './options'
 import { OURS, only } from './ours'
 import { heed, outcome, reactor, unwatch, watch } from './reactor'
@@ -7,9 +7,19 @@ import type { LossReason, ReleaseOutcome } from './records'
 import { begin } from './time'
 
 /** @internal What a guard is of. */
-export interface Source extends Origin {
+export class Source implements Origin {
+  readonly lock: string
   /** What the native layer tells of a loss by: without it, it forgets what nobody seems to want. */
-  readonly of: object
+  readonly #client: NativeHandle
+
+  constructor(lock: string, client: NativeHandle) {
+    this.lock = lock
+    this.#client = client
+  }
+
+  get store(): string {
+    return this.#client.address
+  }
 }
 
 /**
@@ -68,7 +78,7 @@ export class Guard implements AsyncDisposable {
     Guard.#isAging = false
     for (const guard of Guard.#young.splice(0)) {
       guard.#at = -1
-      collected.register(guard, { number: guard.#number, name: guard.name }, guard)
+      collected.register(guard, guard.#number, guard)
     }
   }
 
@@ -299,10 +309,11 @@ function loss(why: LossReason, origin: Origin): LockError {
   return mistake('lost', 'release', `the lock was lost while it was held: ${native.sentence(why)}`, origin)
 }
 
-const collected = new FinalizationRegistry<{ number: number; name: string }>(({ number, name }) => {
+const collected = new FinalizationRegistry<number>(number => {
   // Still watched: whoever has its signal is told when the lease ends.
-  const left = reactor().abandon(number)
-  if (left > 0) {
+  const abandoned = reactor().abandon(number)
+  if (abandoned !== null) {
+    const [name, left] = abandoned
     const free = `the lock is not renewed any more and free in ${(left / 1000).toFixed(1)} s`
     const message = `a guard of lock ${JSON.stringify(name)} was collected without a release; ${free}`
     process.emitWarning(message, { type: 'LockwrightWarning', code: 'lockwright::collected' })

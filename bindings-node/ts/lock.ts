@@ -1,6 +1,6 @@
 import { type AcquireOptions, within } from './asking'
 import { checked, type Failure, isFailure, mistake } from './errors'
-import { Guard, type Source } from './guard'
+import { Guard, Source } from './guard'
 import type { Answer, Grant, NativeHandle } from './native'
 import { text, token } from './options'
 import { OURS, only } from './ours'
@@ -30,7 +30,7 @@ export class Lock {
     this.#native = native
     this.#reentrant = native.reentrant
     this.#client = client
-    this.#origin = { lock: name, store: client.address, of: native }
+    this.#origin = new Source(name, client)
   }
 
   /** @internal */

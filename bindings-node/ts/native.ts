@@ -101,7 +101,7 @@ export interface NativeReactor {
   watch(guard: number): Answer<boolean>
   releaseRequested(guard: number): boolean
   heed(guard: number): Answer<boolean>
-  abandon(guard: number): number
+  abandon(guard: number): [name: string, left: number] | null
   give(question: number, user?: string, password?: string, why?: string): void
   listen(level?: number): Answer<boolean>
 }

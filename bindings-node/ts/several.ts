@@ -1,6 +1,6 @@
 import { Client } from './client'
 import { checked, firstOf, isFailure, LockError } from './errors'
-import { Guard } from './guard'
+import { Guard, Source } from './guard'
 import { Lock } from './lock'
 import { type AcquireOptions, within } from './asking'
 import type { Answer, Grant, NativeHandle } from './native'
@@ -62,8 +62,7 @@ export class MultiLock {
   }
 
   #guard(named: Named[]): MultiGuard {
-    const store = this.#client.address
-    return MultiGuard.make(named.map(([lock, grant]) => Guard.make(grant, { lock, store, of: this.#native })))
+    return MultiGuard.make(named.map(([lock, grant]) => Guard.make(grant, new Source(lock, this.#client))))
   }
 
   /** @internal */
@@ -203,7 +202,7 @@ export class Striped {
     const found = await wait<[index: number, grant: Grant] | undefined>(this.#native, 'any', within(options))
     if (found === undefined) return null
     const [index, grant] = found
-    const guard = Guard.make(grant, { store: this.#of(index).address, lock: this.segment(index).name, of: this.#native })
+    const guard = Guard.make(grant, new Source(this.segment(index).name, this.#of(index)))
     return Segment.make(index, guard, () => checked(this.#native.markSoldOut(index)))
   }
 
