@@ -26,17 +26,17 @@ pub extern "system" fn Java_dev_lockwright_Native_call(
         return ptr::null_mut();
     }
     let length = usize::try_from(length).unwrap_or_default();
-    let reply = if length <= USUAL {
-        let mut request = [0; USUAL];
-        // SAFETY: the JVM calls this with its environment of this thread and an array that lives until the return.
-        unsafe { read(env, array, &mut request[..length]) };
-        answered(&request[..length])
-    } else {
-        let mut request = vec![0; length];
-        // SAFETY: as above.
-        unsafe { read(env, array, &mut request) };
-        answered(&request)
+    let (mut usual, mut long) = ([0; USUAL], Vec::new());
+    let request = match usual.get_mut(..length) {
+        Some(request) => request,
+        None => {
+            long.resize(length, 0);
+            &mut long[..]
+        }
     };
+    // SAFETY: the JVM calls this with its environment of this thread and an array that lives until the return.
+    unsafe { read(env, array, request) };
+    let reply = answered(request);
     // SAFETY: as above; `answered` called nothing of the JVM's.
     unsafe { write(env, array, room, &reply) }
 }

@@ -349,9 +349,11 @@ impl Lock {
     /// its layout promises that and the server allows it, else in no order, and known by one token.
     #[must_use]
     pub fn for_election(&self) -> Lock {
-        let Spot { layout, name, key } = &*self.spot;
-        let spot = Spot { layout: layout_choice::of_election(layout), name: name.clone(), key: key.clone() };
-        Lock { spot: Rc::new(spot), prefers_order: true, ..self.clone() }
+        let mut lock = Lock { prefers_order: true, ..self.clone() };
+        if let Some(layout) = self.spot.layout.agreed() {
+            lock.spot = Rc::new(Spot { layout, name: self.spot.name.clone(), key: self.spot.key.clone() });
+        }
+        lock
     }
 
     pub(crate) fn spot(&self) -> &Rc<Spot> {

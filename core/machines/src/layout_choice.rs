@@ -65,12 +65,6 @@ impl Of {
     }
 }
 
-/// The layout in which the lock of an election lies that is one of `layout` otherwise.
-#[must_use]
-pub fn of_election(layout: &Arc<dyn Layout>) -> Arc<dyn Layout> {
-    layout.agreed().unwrap_or_else(|| layout.clone())
-}
-
 fn missing(layout: &dyn Layout, what: &str) -> Error {
     Error::unsupported("lock", format!("layout {} has no {what}; choose the store's own layout", layout.name()))
 }

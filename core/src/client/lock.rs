@@ -163,9 +163,8 @@ impl<F: Face> LockBuilder<F> {
             if options.at_least_for.is_some() && !spot.layout.passes(spot.key.clone()) {
                 return Err(cannot_stay(&*spot.layout));
             }
-            let label = options.label.as_deref().unwrap_or_default();
-            let at_work = AtWork::new(client.inner.engine()?, &spot, label);
-            Ok((spot, Arc::new(Generational::of_image(Arc::new(at_work)))))
+            let at_work = AtWork::of_this_process(client.inner.engine()?, &spot, &options);
+            Ok((spot, at_work))
         };
         let (spot, at_work) = build().map_err(|error: Error| error.on_store(client.address()))?;
         Ok(Lock { client, spot: Arc::new(spot), wish: Wish::new(options, owner), at_work })
@@ -213,9 +212,13 @@ struct AtWork {
 }
 
 impl AtWork {
-    fn new(engine: &Engine, Spot { layout, name, key }: &Spot, label: &str) -> Self {
+    fn of_this_process(engine: &Engine, spot: &Spot, options: &AcquireOptions) -> Arc<Generational<Self>> {
+        Arc::new(Generational::of_image(Arc::new(AtWork::new(engine, spot, options))))
+    }
+
+    fn new(engine: &Engine, Spot { layout, name, key }: &Spot, options: &AcquireOptions) -> Self {
         let entry = (!layout.has_many_holders()).then(|| engine.entry(layout, name, key));
-        AtWork { entry, card: engine.card(label) }
+        AtWork { entry, card: engine.card(options.label.as_deref().unwrap_or_default()) }
     }
 
     fn entry(&self, engine: &Engine, Spot { layout, name, key }: &Spot) -> Arc<Entry> {
@@ -339,12 +342,9 @@ impl<F: Face> Lock<F> {
     /// `closed`, `forked`.
     pub fn for_election(mut self) -> Result<Self> {
         self.wish.prefers_order = true;
-        let layout = layout_choice::of_election(&self.spot.layout);
-        if layout.is_agreed() != self.spot.layout.is_agreed() {
+        if let Some(layout) = self.spot.layout.agreed() {
             let spot = Spot { layout, name: self.spot.name.clone(), key: self.spot.key.clone() };
-            let label = self.wish.options.label.as_deref().unwrap_or_default();
-            let at_work = AtWork::new(&*self.engine()?, &spot, label);
-            self.at_work = Arc::new(Generational::of_image(Arc::new(at_work)));
+            self.at_work = AtWork::of_this_process(&*self.engine()?, &spot, &self.wish.options);
             self.spot = Arc::new(spot);
         }
         Ok(self)
@@ -389,8 +389,7 @@ impl<F: Face> Lock<F> {
         if options.fair && !fair && !prefers_order {
             return Err(self.explain(unfair()));
         }
-        let label = options.label.as_deref().unwrap_or_default();
-        let make = || Arc::new(AtWork::new(&engine, &self.spot, label));
+        let make = || Arc::new(AtWork::new(&engine, &self.spot, options));
         let at_work = &**self.at_work.get_or_make(make);
         let entry = at_work.entry(&engine, &self.spot);
         let (at_least_for, revocable) = (options.at_least_for, options.revocable);

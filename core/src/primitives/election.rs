@@ -86,11 +86,15 @@ impl<F: Face> Election<F> {
 
     fn candidate(&self, proclaims: &str) -> Result<Lock<F>> {
         let options = AcquireOptions { fair: false, rank: 0, label: Some(proclaims.into()), ..self.options.clone() };
-        self.client.lock(&self.name).options(options).build()?.for_election()
+        self.lock(options)
     }
 
     fn seat(&self) -> Result<Lock<F>> {
-        self.client.lock(&self.name).options(self.options.clone()).build()?.for_election()
+        self.lock(self.options.clone())
+    }
+
+    fn lock(&self, options: AcquireOptions) -> Result<Lock<F>> {
+        self.client.lock(&self.name).options(options).build()?.for_election()
     }
 }
 

@@ -103,7 +103,7 @@ impl<F: Face> MultiLock<F> {
 
     /// The same locks for an owner; see [`Lock::for_owner`].
     #[must_use]
-    pub fn for_owner(self, owner: OwnerId) -> Self {
+    pub fn for_owner(&self, owner: OwnerId) -> Self {
         MultiLock { locks: self.locks.iter().map(|lock| lock.clone().for_owner(owner)).collect() }
     }
 
