@@ -118,6 +118,20 @@ test('one leads, and whoever asks sees who', async () => {
   assert.deepEqual(JSON.parse(String(await after)), { proclaims: 'edge', isOwn: true, released: 'released' })
 })
 
+test('who waits for a latch goes on once all have counted down, native ones too', async () => {
+  const latch = native.latch('ready', 3, { idle: 60_000 })
+  const waits = latch.wait()
+  while ((await native.inspect('ready')).waiters < 1) await sleep(20)
+  const { child, said } = await begun('node', [PROGRAM, 'count_down', join(made, 'lockwright.js'), ADDRESS])
+  assert.deepEqual(JSON.parse(said), [3, false, 2, 1])
+  while ((await native.inspect('ready')).waiters < 2) await sleep(20)
+  const after = once(child.stdout, 'data')
+  assert.equal(await latch.countDown(), 0)
+  await waits
+  assert.deepEqual(JSON.parse(String(await after)), [true, 0, true])
+  assert.equal(await latch.count(), 2)
+})
+
 test('what can be shared is, beside native holders', async () => {
   const reader = await native.rwlock('file').read.acquire()
   const permit = await native.semaphore('rooms', 2).acquire()

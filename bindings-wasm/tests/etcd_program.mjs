@@ -5,6 +5,7 @@
 //   fail MODULE ADDRESS                tries the lock, and tells why that cannot be
 //   look MODULE ADDRESS                tells what it finds of others' locks, and takes one from its holder
 //   lead MODULE ADDRESS                tells who leads, and leads after that one
+//   count_down MODULE ADDRESS          counts a latch down to one, and waits until it is open
 //   share MODULE ADDRESS               has a part of what can be shared, and several locks
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -55,6 +56,13 @@ const actions = {
     const guard = election.campaign('edge', 20_000n)
     const own = election.leader()
     return told({ proclaims: own.proclaims, isOwn: own.token === guard.token(), released: guard.release().tag })
+  },
+  count_down() {
+    const latch = client.latch('ready', 3, 60_000n)
+    const before = [latch.count(), latch.trySetCount(5)]
+    const left = [latch.countDown(), latch.countDown()]
+    console.log(told([...before, ...left]))
+    return told([latch.wait(20_000n), latch.count(), latch.trySetCount(2)])
   },
   share() {
     const rwlock = client.rwlock('file', {})

@@ -12,7 +12,7 @@ use lockwright_machines::error::Kind;
 use lockwright_machines::layout_choice::Of;
 use lockwright_machines::lease::ReleaseOutcome;
 use lockwright_machines::time::Time;
-use lockwright_wasm_engine::Outcome;
+use lockwright_wasm_engine::{Latch, Outcome, Ticket};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -222,9 +222,6 @@ fn what_several_share_and_what_is_waited_for() {
     let mut indexes = [pass(&mut one), other.join().unwrap()];
     indexes.sort_unstable();
     assert_eq!(indexes, [0, 1]);
-    // What is not to be had is refused by name.
-    let latch = one.engine.latch("l", 1, 60 * SECOND).unwrap_err();
-    assert!(latch.kind() == Kind::Unsupported && latch.to_string().contains("latch"), "{latch}");
     let mut held = two.acquire("y", None).unwrap();
     let export = two.engine.export(now(), &held, 5 * SECOND).unwrap();
     two.until(|engine| engine.is_settled(export));
@@ -232,6 +229,68 @@ fn what_several_share_and_what_is_waited_for() {
     assert!(held.remaining(now()) > 25 * SECOND, "it is held as before");
     one.close();
     two.close();
+}
+
+#[test]
+fn a_latch_opens_once_all_have_counted_down_and_each_counts_once() {
+    const COUNT: u32 = 16;
+    let prefix = http::prefix("latch");
+    let waits = std::thread::spawn({
+        let prefix = prefix.clone();
+        move || {
+            let mut host = Host::new(&prefix);
+            let latch = host.engine.latch("l", COUNT, 120 * SECOND).unwrap();
+            let asked = host.engine.acquire(now(), latch.gate(), None).unwrap();
+            host.until(|engine| engine.is_settled(asked.ticket));
+            let passed = host.engine.passed(now(), asked).unwrap();
+            host.close();
+            (passed.is_some(), now())
+        }
+    });
+    let mut host = Host::new(&prefix);
+    while host.inspect("l").waiters == 0 {
+        std::thread::sleep(SECOND / 50);
+    }
+    // All but one at once, by two hosts: whoever was not as fast reads the count again.
+    let counts = [(); 2].map(|()| {
+        let prefix = prefix.clone();
+        std::thread::spawn(move || {
+            let mut host = Host::new(&prefix);
+            let latch = host.engine.latch("l", COUNT, 60 * SECOND).unwrap();
+            let half = COUNT / 2 - 1;
+            let tickets: Vec<_> = (0..half).map(|_| host.engine.count_down(now(), &latch).unwrap()).collect();
+            host.until(|engine| tickets.iter().all(|ticket| engine.is_settled(*ticket)));
+            let left = tickets.into_iter().map(|ticket| host.engine.left(&latch, ticket).unwrap().unwrap());
+            let left: Vec<_> = left.collect();
+            host.close();
+            left
+        })
+    });
+    let mut left: Vec<_> = counts.into_iter().flat_map(|counts| counts.join().unwrap()).collect();
+    left.sort_unstable();
+    assert_eq!(left, (2..COUNT).collect::<Vec<_>>());
+    let latch = host.engine.latch("l", COUNT, 60 * SECOND).unwrap();
+    let mut asks = |ask: fn(&mut Host, &Latch) -> Ticket| {
+        let ticket = ask(&mut host, &latch);
+        host.until(|engine| engine.is_settled(ticket));
+        host.engine.left(&latch, ticket).unwrap()
+    };
+    assert_eq!(asks(|host, latch| host.engine.ask_count(now(), latch).unwrap()), Some(2));
+    assert_eq!(asks(|host, latch| host.engine.set_count(now(), latch, 5).unwrap()), None);
+    let count_down = |host: &mut Host, latch: &Latch| host.engine.count_down(now(), latch).unwrap();
+    assert_eq!(asks(count_down), Some(1));
+    assert!(!waits.is_finished());
+    let opened = now();
+    assert_eq!(asks(count_down), Some(0));
+    let (passed, at) = waits.join().unwrap();
+    assert!(passed && at.since(opened) < 5 * SECOND, "it is told, and does not look by itself after 30 s");
+    assert_eq!(asks(|host, latch| host.engine.set_count(now(), latch, 5).unwrap()), Some(5));
+    // It is kept for as long as the longest of them said, beside no client's lease; and it is no lock.
+    let lock = host.outcome("l", Some(Duration::ZERO)).unwrap_err();
+    assert_eq!(lock.kind(), Kind::ForeignLayout, "{lock}");
+    host.close();
+    let kept = String::from_utf8(etcdctl(&["get", &format!("{prefix}l/latch/state/count")]).output().unwrap().stdout);
+    assert!(kept.unwrap().ends_with("5 120\n"));
 }
 
 #[test]

@@ -2,13 +2,15 @@
 //! what is deleted is heard on an answer that goes on. The engine is told answers, and says what to post.
 //!
 //! ```text
-//! a write     waits for a token and a lease, where it needs them; then one post for each of its requests
+//! a write     waits for a token and a lease, where it needs them; then one post for each of its requests, and several for
+//!             one about a latch
 //! a renewal   a sign of life of the lease first, by which all holds last; then whether the key is there
 //! a watch     one for each lock that somebody waits for, until nobody has wanted it for a while
 //! ```
 
 mod config;
 mod failures;
+mod latches;
 mod lease;
 mod posts;
 mod watches;
@@ -19,7 +21,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_machines::protocol::{Inquiry, Layout, Requests};
+use lockwright_machines::protocol::{AttemptId, Inquiry, Layout, Requests};
 use lockwright_machines::stores::etcd::failure::Failure;
 use lockwright_machines::stores::etcd::gateway;
 use lockwright_machines::stores::etcd::layouts::concurrency_layout::ConcurrencyLayout;
@@ -51,6 +53,10 @@ pub struct Etcd {
     /// What waits for the answer to a post, by number.
     writes: HashMap<u64, Write>,
     last_write: u64,
+    /// What others were faster than, and until when it rests.
+    resting: Vec<(Time, Write)>,
+    /// As whose it is remembered what this client counted down.
+    counts_as: Option<AttemptId>,
     watches: HashMap<Arc<str>, Watch>,
     /// The locks of which something may have been missed, and when that is told.
     missed: VecDeque<(Time, Arc<str>)>,
@@ -79,6 +85,8 @@ impl Etcd {
             waiting: VecDeque::new(),
             writes: HashMap::new(),
             last_write: 0,
+            resting: Vec::new(),
+            counts_as: None,
             watches: HashMap::new(),
             missed: VecDeque::new(),
             news: VecDeque::new(),
@@ -232,7 +240,7 @@ impl Store for Etcd {
 
     fn layouts(&self) -> Vec<Arc<dyn Layout>> {
         let Config { settings, ttl, .. } = &self.config;
-        let layout = ConcurrencyLayout::new(&*settings.options.prefix, *ttl, Arc::new(())).without_latches();
+        let layout = ConcurrencyLayout::new(&*settings.options.prefix, *ttl, Arc::new(()));
         vec![Arc::new(layout)]
     }
 
@@ -251,6 +259,7 @@ impl Store for Etcd {
             self.late(now, open);
         }
         self.beat_if_due(now);
+        self.rested(now);
         self.tell_of_missed(now);
         self.forget_unwanted(now);
     }
@@ -270,12 +279,14 @@ impl Store for Etcd {
 
     fn due(&self) -> Option<Time> {
         let missed = self.missed.front().map(|(at, _)| *at);
-        [self.posts.due(), self.leases.due(), missed].into_iter().flatten().min()
+        let rested = self.resting.iter().map(|(until, _)| *until).min();
+        [self.posts.due(), self.leases.due(), missed, rested].into_iter().flatten().min()
     }
 
     fn is_quiet(&self) -> bool {
         let is_stream = |what: &For| matches!(what, For::Watch(_) | For::Beat(_));
         self.waiting.is_empty()
+            && self.resting.is_empty()
             && self.writes.is_empty()
             && self.leases.renewals.is_empty()
             && self.watches.values().all(|watch| watch.waiters.is_empty())

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use lockwright_machines::protocol::{Reply, Request, Requests};
 use lockwright_machines::stores::etcd::failure::Failure;
 use lockwright_machines::stores::etcd::gateway;
+use lockwright_machines::stores::etcd::latch::Came;
 use lockwright_machines::stores::etcd::lease::Lease;
 use lockwright_machines::stores::etcd::transactions::{self, Under};
 use lockwright_machines::time::Time;
 
 use super::Etcd;
+use super::latches::Latch;
 use super::posts::{For, Terms};
 use crate::store::{Answered, Done, Job, News};
 
@@ -25,11 +27,13 @@ pub(super) struct Write {
     is_renewed: bool,
     /// For how many seconds the lease that is asked about lasts yet.
     lives: Option<i64>,
+    /// How far what is asked now is, where it is about a latch.
+    pub(super) latch: Option<Latch>,
 }
 
 impl Write {
     pub(super) fn new(job: Job, requests: Requests) -> Self {
-        Write { job, requests, replies: Vec::new(), sent: None, is_renewed: false, lives: None }
+        Write { job, requests, replies: Vec::new(), sent: None, is_renewed: false, lives: None, latch: None }
     }
 
     /// What is to be asked now.
@@ -44,7 +48,7 @@ impl Write {
 
     pub(super) fn reply(&mut self, reply: Reply) {
         self.replies.push(reply);
-        (self.is_renewed, self.lives) = (false, None);
+        (self.is_renewed, self.lives, self.latch) = (false, None, None);
     }
 }
 
@@ -53,6 +57,14 @@ impl Etcd {
     pub(super) fn go_on(&mut self, now: Time, mut write: Write) {
         write.sent.get_or_insert(now);
         let Some(request) = write.request() else { return self.done(now, write) };
+        if write.latch.is_none() {
+            let latch = self.latch_of(request);
+            write.latch = latch;
+        }
+        if write.latch.as_ref().is_some_and(|latch| !latch.is_kept()) {
+            return self.step(now, write);
+        }
+        let Some(request) = write.request() else { return };
         match request.call.name {
             "watch" => self.watch(now, write),
             "lives" if write.lives.is_none() => match transactions::int(request, 0) {
@@ -89,7 +101,7 @@ impl Etcd {
         }
     }
 
-    fn post_for(&mut self, now: Time, write: Write, terms: Terms, path: &'static str, body: String) {
+    pub(super) fn post_for(&mut self, now: Time, write: Write, terms: Terms, path: &'static str, body: String) {
         self.last_write += 1;
         self.writes.insert(self.last_write, write);
         self.post(now, For::Write(self.last_write, terms), path, body);
@@ -98,6 +110,11 @@ impl Etcd {
     /// The answer to what a write asked; none where that is no answer.
     pub(super) fn answers(&mut self, now: Time, number: u64, terms: &Terms, body: &[u8]) -> Option<()> {
         let write = self.writes.get(&number)?;
+        if let Some(latch) = write.latch.as_ref().filter(|latch| !latch.is_kept()) {
+            let came = latch.came(body)?;
+            self.stepped(now, number, came);
+            return Some(());
+        }
         let request = write.request()?;
         let (name, lives) = (request.call.name, write.lives);
         match (name, lives) {
@@ -123,6 +140,14 @@ impl Etcd {
         Some(())
     }
 
+    fn stepped(&mut self, now: Time, number: u64, came: Came) {
+        let Some(mut write) = self.writes.remove(&number) else { return };
+        if let Some(latch) = &mut write.latch {
+            latch.go_on(came);
+        }
+        self.go_on(now, write);
+    }
+
     fn replied(&mut self, now: Time, number: u64, reply: Reply) {
         let Some(mut write) = self.writes.remove(&number) else { return };
         write.reply(reply);
@@ -131,9 +156,13 @@ impl Etcd {
 
     /// What a write asked has no answer, or is refused; it is asked `again` where that was for its token alone.
     pub(super) fn write_failed(&mut self, now: Time, number: u64, terms: &Terms, failure: Failure, again: bool) {
-        let Some(write) = self.writes.remove(&number) else { return };
+        let Some(mut write) = self.writes.remove(&number) else { return };
         if again {
             return self.waiting.push_back(write);
+        }
+        if let Some(latch) = write.latch.as_mut().filter(|latch| latch.gives_back()) {
+            latch.go_on(Came::Nothing);
+            return self.go_on(now, write);
         }
         if let Some(lease) = terms.lease.as_deref().filter(|_| failure.is_of_the_lease()) {
             self.over(lease);

@@ -155,7 +155,7 @@ impl Host {
 
     pub(crate) fn inspect(&mut self, name: &str) -> Inspection {
         let lock = self.engine.lock(name, self.engine.lock_options()).unwrap();
-        let ticket = self.engine.inspect(now(), &lock).unwrap();
+        let ticket = self.engine.identify(now(), &lock).unwrap();
         self.until(|engine| engine.is_settled(ticket));
         self.engine.inspected(ticket).unwrap()
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use etcd_client::{Client, LeaseTimeToLiveOptions};
+use lockwright_machines::stores::etcd::latch::Steps;
 use lockwright_machines::stores::etcd::lease::Lease;
 use lockwright_machines::stores::etcd::wire::{Response, Transaction};
 use tokio::sync::Semaphore;
@@ -26,7 +27,7 @@ use crate::error::{Error, Kind};
 use crate::finding::Finding;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, random, runtime};
-use crate::protocol::{Inquiry, Layout, Reply, Request, Requests};
+use crate::protocol::{AttemptId, Inquiry, Layout, Reply, Request, Requests};
 use crate::session::Inbox;
 use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic, not_sent};
 use crate::time::Time;
@@ -43,7 +44,7 @@ pub(crate) struct Etcd {
     pub(super) config: Config,
     layouts: [Arc<dyn Layout>; 1],
     /// What tells this client from all others.
-    pub(super) id: u128,
+    id: AttemptId,
     line: Mutex<Line>,
     dialling: tokio::sync::Mutex<()>,
     asking: Semaphore,
@@ -78,7 +79,7 @@ impl Etcd {
         Arc::new_cyclic(|me| Etcd {
             config,
             layouts: [Arc::new(layout)],
-            id: random::number().unwrap_or_default(),
+            id: AttemptId(random::number().unwrap_or_default()),
             line: Mutex::default(),
             dialling: tokio::sync::Mutex::default(),
             asking: Semaphore::new(ASKING),
@@ -239,14 +240,12 @@ impl Etcd {
 
     async fn answer(&self, request: &Request) -> Result<Reply, Failure> {
         let said = |asked: crate::Result<Transaction>| asked.map_err(Failure::NotSent);
-        if asks_for_a_place(request)
-            && let Some(refused) = self.keeps_latch(request).await?
+        if let Some(steps) = Steps::of(request, self.id)
+            && let Some(answer) = self.go_through(steps).await?
         {
-            return Ok(refused);
+            return Ok(answer);
         }
         match request.call.name {
-            "latch.change" => self.change_latch(request).await,
-            "latch.look" => self.look_at_latch(&request.key).await,
             "acquire" | "try" | "yield" | "arrive" => {
                 let lease = self.lease().await?;
                 let fence = lease.fence();

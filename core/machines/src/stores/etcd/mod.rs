@@ -3,6 +3,7 @@
 pub mod copy;
 pub mod failure;
 pub mod gateway;
+pub mod latch;
 pub mod layouts;
 pub mod lease;
 pub mod members;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::copy::Copy;
+use super::latch;
 use super::layouts::concurrency_layout::RESERVED;
 use super::layouts::part::Part;
 use super::lease::Lease;
@@ -50,6 +51,7 @@ pub fn ask(request: &Request, lease: Option<&Lease>, prefix: &str) -> Result<Tra
         ("undo", lease) => delete(request, lease),
         ("first", _) => first(request),
         ("keys", _) => keys(request),
+        ("latch.look", _) => Ok(latch::look(&request.key)),
         _ => Err(strange(request)),
     }
 }
@@ -77,6 +79,7 @@ pub fn answer(request: &Request, response: &Response, lease: Option<&Lease>, fen
         ("delete" | "undo", _) => deleted(response),
         ("first", _) => firsts(response),
         ("keys", _) => listed(response),
+        ("latch.look", _) => latch::looked(&request.key, response),
         _ => Reply::Nil,
     }
 }
@@ -474,7 +477,7 @@ pub fn gone(deleted: &KeyValue) -> StoreEvent {
 #[cfg(test)]
 mod tests {
     use super::super::copy::News;
-    use super::super::layouts::{ACQUIRE, LATCH_LOOK, TRY, YIELD};
+    use super::super::layouts::{ACQUIRE, LATCH_CHANGE, TRY, YIELD};
     use super::*;
 
     fn lease() -> Lease {
@@ -508,7 +511,7 @@ mod tests {
         assert_eq!(tries.compares[2], Compare { keys: Keys::beginning("app/x/"), is: Is::CreatedAt(0) });
         // Who has no lease can put nothing, and not all is a transaction.
         assert_eq!(ask(&asks(&ACQUIRE), None, "app/").unwrap_err().kind(), Kind::Internal);
-        assert_eq!(ask(&asks(&LATCH_LOOK), Some(&lease()), "app/").unwrap_err().kind(), Kind::Internal);
+        assert_eq!(ask(&asks(&LATCH_CHANGE), Some(&lease()), "app/").unwrap_err().kind(), Kind::Internal);
     }
 
     #[test]

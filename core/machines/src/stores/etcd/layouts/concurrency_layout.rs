@@ -47,8 +47,6 @@ pub struct ConcurrencyLayout {
     pub ttl: Duration,
     /// What the keys of this client's contenders are called after.
     pub(super) seats: Arc<dyn Seats>,
-    /// Whether its driver keeps latches, whose count takes more than one transaction.
-    latches: bool,
 }
 
 impl Layout for ConcurrencyLayout {
@@ -102,7 +100,6 @@ impl Layout for ConcurrencyLayout {
 
     fn gate(&self, gate: Gate) -> Option<Arc<dyn Layout>> {
         match gate {
-            Gate::Latch(_) if !self.latches => None,
             Gate::Latch(plan) => Some(Arc::new(LatchLayout { locks: self.clone(), plan })),
             Gate::Barrier(plan) => Some(Arc::new(BarrierLayout { locks: self.clone(), plan })),
         }
@@ -128,13 +125,7 @@ impl Layout for ConcurrencyLayout {
 impl ConcurrencyLayout {
     /// The layout of one client, whose lease lasts for `ttl` and whose names begin with `prefix`.
     pub fn new(prefix: impl Into<String>, ttl: Duration, seats: Arc<dyn Seats>) -> Self {
-        ConcurrencyLayout { prefix: prefix.into(), ttl, seats, latches: true }
-    }
-
-    /// The same for a driver that keeps no latches.
-    #[must_use]
-    pub fn without_latches(self) -> Self {
-        ConcurrencyLayout { latches: false, ..self }
+        ConcurrencyLayout { prefix: prefix.into(), ttl, seats }
     }
 
     /// The names of the locks that are told from `cursor` on, with those that were `found`.
