@@ -114,7 +114,7 @@ pub fn all(scenarios: &[Scenario], faces: &[Face], stores: &[Store]) -> BTreeSet
 
 /// Why the scenario is never played, if it is not.
 pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Value) -> Option<String> {
-    for need in &scenario.needs {
+    for need in scenario.needs.iter().map(String::as_str).chain(scenario.implied_needs()) {
         if let Some(reason) = store.cannot.get(need) {
             return Some(format!("{}: {reason}", store.name));
         }

@@ -159,7 +159,7 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 25] = [
+pub const ABILITIES: [&str; 27] = [
     "restart",
     "count",
     "foreign",
@@ -185,6 +185,8 @@ pub const ABILITIES: [&str; 25] = [
     "break",
     "by_name",
     "kinds",
+    "part_of_second",
+    "any_name",
 ];
 
 /// This folder.

@@ -108,9 +108,20 @@ const LONGEST_TTL: f64 = 60.0;
 impl Scenario {
     /// The longest ttl that a lock has in it.
     pub fn longest_ttl(&self) -> f64 {
+        self.ttls().filter(|ttl| (0.0..LONGEST_TTL).contains(ttl) && *ttl > 0.0).reduce(f64::max).unwrap_or(TTL)
+    }
+
+    fn ttls(&self) -> impl Iterator<Item = f64> {
         let number = |value: &toml::Value| value.as_float().or_else(|| Some(value.as_integer()? as f64));
-        let named = self.raw.iter().filter_map(|step| step.get("ttl").and_then(number));
-        named.filter(|ttl| (0.0..LONGEST_TTL).contains(ttl) && *ttl > 0.0).reduce(f64::max).unwrap_or(TTL)
+        self.raw.iter().filter_map(move |step| step.get("ttl").and_then(number))
+    }
+
+    /// What the store must be able to do for what its steps say.
+    pub fn implied_needs(&self) -> impl Iterator<Item = &str> {
+        let part_of_second = self.ttls().any(|ttl| ttl.fract() != 0.0).then_some("part_of_second");
+        let mut names = self.raw.iter().filter_map(|step| step.get("lock")?.as_str());
+        let any_name = names.any(|name| name.contains(char::is_whitespace)).then_some("any_name");
+        part_of_second.into_iter().chain(any_name)
     }
 }
 

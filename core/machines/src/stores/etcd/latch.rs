@@ -345,7 +345,7 @@ mod tests {
     use crate::stores::etcd::wire::{Got, Shown};
 
     const NAME: &str = "app/done";
-    const COUNT: i64 = 2;
+    const COUNT: i64 = 3;
     const IDLE: i64 = 60;
 
     /// A cluster that does one call at a time.
@@ -529,10 +529,10 @@ mod tests {
                 let mut ends = 0;
                 in_every_order(&cluster, &callers, losses, &mut |mut cluster, callers| {
                     ends += 1;
-                    assert_eq!((cluster.left(), cluster.is_shut()), (Reply::Int(0), false));
-                    assert!(callers.iter().any(|caller| caller.next == told(0)));
+                    assert_eq!((cluster.left(), cluster.is_shut()), (Reply::Int(1), true));
+                    assert!(callers.iter().any(|caller| caller.next == told(1)));
                     if losses == 0 {
-                        assert!(callers.iter().any(|caller| caller.next == told(1)));
+                        assert!(callers.iter().any(|caller| caller.next == told(2)));
                         assert_eq!(cluster.leases.len(), 1, "who made one too many gave it back");
                     }
                 });
@@ -544,10 +544,10 @@ mod tests {
     #[test]
     fn in_every_order_one_sets_the_count_of_an_open_latch() {
         let mut cluster = Cluster::default();
-        for (attempt, left) in [("a", 1), ("b", 0), ("c", 0)] {
+        for (attempt, left) in [("a", 2), ("b", 1), ("c", 0), ("d", 0)] {
             assert_eq!(Caller::changes(1, attempt, "down").until_done(&mut cluster), told(left));
         }
-        let callers = [Caller::changes(1, "d", "set"), Caller::changes(2, "e", "set")];
+        let callers = [Caller::changes(1, "e", "set"), Caller::changes(2, "f", "set")];
         in_every_order(&cluster, &callers, 0, &mut |mut cluster, callers| {
             let refused = Step::Answer(Reply::List(vec![Reply::Int(0)]));
             let mut said = callers.iter().map(|caller| caller.next.clone()).collect::<Vec<_>>();
@@ -558,22 +558,22 @@ mod tests {
         // Who sets the count of none has made it, which is all that was wanted, also when it asks again.
         let mut empty = Cluster::default();
         for _ in 0..2 {
-            assert_eq!(Caller::changes(1, "f", "set").until_done(&mut empty), told(COUNT));
+            assert_eq!(Caller::changes(1, "g", "set").until_done(&mut empty), told(COUNT));
         }
     }
 
     #[test]
     fn it_is_kept_for_as_long_as_anybody_says_and_another_one_after_it_ended() {
         let mut cluster = Cluster::default();
-        assert_eq!(Caller::changes(1, "a", "down").until_done(&mut cluster), told(1));
+        assert_eq!(Caller::changes(1, "a", "down").until_done(&mut cluster), told(2));
         let mut longer = Caller::waits(2, 2 * IDLE);
         longer.goes_on(&mut cluster);
         assert_eq!(longer.next, Step::Grant(2 * IDLE));
         assert_eq!(longer.until_done(&mut cluster), Step::Kept);
-        assert_eq!((cluster.left(), cluster.is_shut()), (Reply::Int(1), true));
+        assert_eq!((cluster.left(), cluster.is_shut()), (Reply::Int(2), true));
         // The first lease ends, under which nothing of the latch is kept any more.
         cluster.end(1);
-        assert_eq!((cluster.left(), cluster.is_shut()), (Reply::Int(1), true));
+        assert_eq!((cluster.left(), cluster.is_shut()), (Reply::Int(2), true));
         let mut shorter = Caller::waits(3, IDLE);
         shorter.goes_on(&mut cluster);
         assert_eq!(shorter.next, Step::KeepAlive(2));
