@@ -28,10 +28,6 @@ use super::latch_scripts::PAST;
 use crate::barrier_machine::BarrierCalls;
 use crate::protocol::Call;
 
-macro_rules! script {
-    ($($part:literal)+) => { &[$(include_str!(concat!("scripts/", $part, ".lua"))),+] };
-}
-
 /// The scripts.
 pub static CALLS: BarrierCalls = BarrierCalls {
     arrive: Call {

@@ -12,7 +12,7 @@ use crate::finding::{Finding, Severity};
 use crate::protocol::{Arg, Call, Inquiry, Reply, Request};
 use crate::replies::{listed, nonsense};
 
-static EXAMINE: Call = Call { name: "examine", body: &[include_str!("scripts/examine.lua")], batch: false };
+static EXAMINE: Call = Call { name: "examine", body: script!("examine"), batch: false };
 
 /// The oldest server whose scripts and replies are tried.
 const OLDEST: (u32, u32) = (6, 2);

@@ -19,7 +19,7 @@
 //! Sources: the `SETNX` page of the Redis documentation with its `GETSET`; two articles on locks by Redis, in seconds
 //! and in milliseconds.
 
-use super::joined::{calls, script};
+use super::joined::calls;
 use super::recipe::{Family, Format, notes};
 use super::shapes::Shape;
 use super::string;

@@ -52,11 +52,6 @@ use crate::share::Share;
 use crate::time::StoreTime;
 use crate::token::Tokens;
 
-/// One script of the pieces named.
-macro_rules! script {
-    ($($part:literal)+) => { &[$(include_str!(concat!("scripts/", $part, ".lua"))),+] };
-}
-
 /// The scripts of a layout whose own pieces lie in the folders named.
 macro_rules! calls {
     ($read:literal, $free:literal, $holds:literal, $inspect:literal) => {
@@ -84,7 +79,7 @@ macro_rules! calls {
     };
 }
 
-pub(super) use {calls, script};
+pub(super) use calls;
 
 /// Has the tokens of a holder begin higher, where a lock lies on several nodes.
 pub static RAISE: Call = Call { name: "raise", body: script!("joined/raise"), batch: false };

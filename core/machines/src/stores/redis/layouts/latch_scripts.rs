@@ -26,10 +26,6 @@
 use crate::latch_machine::LatchCalls;
 use crate::protocol::Call;
 
-macro_rules! script {
-    ($($part:literal)+) => { &[$(include_str!(concat!("scripts/", $part, ".lua"))),+] };
-}
-
 /// What stands behind the key of a latch or a barrier in that of what is remembered of attempts there. The braces of a
 /// name are written otherwise, so that no name has such a key, and what stands within these keeps both in one slot of a
 /// cluster.

@@ -5,11 +5,7 @@ use crate::protocol::Call;
 use crate::quorum::Marker;
 
 /// The look at it.
-pub static MARK: Call = Call {
-    name: "mark",
-    body: &[include_str!("scripts/time.lua"), include_str!("scripts/quorum/mark.lua")],
-    batch: false,
-};
+pub static MARK: Call = Call { name: "mark", body: script!("time" "quorum/mark"), batch: false };
 
 /// That of the locks whose names get `prefix` put before them.
 pub fn marker(prefix: &str) -> Marker {

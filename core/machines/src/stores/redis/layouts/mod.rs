@@ -10,6 +10,9 @@ use std::sync::Arc;
 use crate::native_machine::Calls;
 use crate::protocol::{Call, Layout};
 
+#[macro_use]
+mod lua;
+
 pub mod barrier_scripts;
 pub mod examination;
 pub mod getset;

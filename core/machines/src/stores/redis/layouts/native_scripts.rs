@@ -32,16 +32,6 @@ use crate::native_machine::{self, Calls, NativeLayout, OwnCalls};
 use crate::protocol::{AttemptId, Call, InboxId, StoreEvent};
 use crate::time::StoreTime;
 
-macro_rules! part {
-    ($part:literal) => {
-        include_str!(concat!("scripts/", $part, ".lua"))
-    };
-}
-
-macro_rules! script {
-    ($($part:literal)+) => { &[$(part!($part)),+] };
-}
-
 /// The scripts.
 pub static CALLS: Calls = Calls {
     acquire: Call {

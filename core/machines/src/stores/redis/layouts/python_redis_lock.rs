@@ -10,7 +10,7 @@
 //!
 //! Source: python-redis-lock 4.0.1 `redis_lock/__init__.py`.
 
-use super::joined::{Verb, calls, script};
+use super::joined::{Verb, calls};
 use super::recipe::{Family, Format, notes};
 use super::string::{ANY, base64_of};
 use crate::guarantee::ExclusiveUntil;

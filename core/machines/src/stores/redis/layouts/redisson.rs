@@ -41,7 +41,7 @@ use std::time::Duration;
 use smallvec::smallvec;
 
 use super::joined::{
-    JoinedLayout, JoinedLock, Manner, More, NOTES_RECORD, Verb, calls, has_all_in_its_slot, not_in_one_slot, script,
+    JoinedLayout, JoinedLock, Manner, More, NOTES_RECORD, Verb, calls, has_all_in_its_slot, not_in_one_slot,
 };
 use super::notes::{NO_TOKEN, NOTES};
 use super::redisson_fenced::{Fenced, FencedLayout};

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 
-use super::joined::{JoinedLayout, JoinedLock, Manner, More, Verb, script};
+use super::joined::{JoinedLayout, JoinedLock, Manner, More, Verb};
 use super::notes::NOTES;
 use super::redisson::{PLAIN, PROMISES, Redisson, SCRIPTS, SHARDS, beside};
 use crate::error::Result;

@@ -55,7 +55,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::joined::{Manner, NOTES_RECORD, millis, record_key, script};
+use super::joined::{Manner, NOTES_RECORD, millis, record_key};
 use super::notes::NOTES;
 use super::redisson::{PLAIN, PROMISES, RedissonLayout, SHARDS, beside, suffixed};
 use super::shapes;

@@ -22,20 +22,10 @@
 use crate::protocol::Call;
 use crate::shared_machine::SharedCalls;
 
-macro_rules! script {
-    ($($part:literal)+) => { &[$(include_str!(concat!("scripts/", $part, ".lua"))),+] };
-}
-
 /// A script that changes a record.
 macro_rules! change {
     ($part:literal) => {
-        &[
-            include_str!("scripts/time.lua"),
-            include_str!("scripts/shared/record.lua"),
-            include_str!("scripts/line.lua"),
-            include_str!("scripts/shared/hall.lua"),
-            include_str!(concat!("scripts/shared/", $part, ".lua")),
-        ]
+        &[part!("time"), part!("shared/record"), part!("line"), part!("shared/hall"), part!(concat!("shared/", $part))]
     };
 }
 

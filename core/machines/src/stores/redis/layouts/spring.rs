@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 
-use super::joined::{JoinedLayout, JoinedLock, Manner, More, Verb, calls, script};
+use super::joined::{JoinedLayout, JoinedLock, Manner, More, Verb, calls};
 use super::notes::{NO_TOKEN, NOTES};
 use super::shapes::Shape;
 use crate::error::{Error, Result};

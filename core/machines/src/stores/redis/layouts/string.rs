@@ -10,7 +10,7 @@
 //! `redislock.go`; rueidislock `lock.go`; ShedLock 7 `RedisLockProvider`; DistributedLock 2.8 for .NET
 //! `RedisMutexPrimitive`; rslock 0.6 `lock.rs`; sherlock 0.4 `lock.py`.
 
-use super::joined::{calls, script};
+use super::joined::calls;
 use super::recipe::{Family, Format, notes};
 use super::shapes::Shape;
 use crate::base64;

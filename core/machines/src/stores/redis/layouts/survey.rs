@@ -8,9 +8,9 @@ use crate::lease::Sighting;
 use crate::protocol::{Call, Inquiry, Page, Reply, Request};
 use crate::replies::{listed, nonsense};
 
-static EVICTION: Call = Call { name: "eviction", body: &[include_str!("scripts/eviction.lua")], batch: false };
+static EVICTION: Call = Call { name: "eviction", body: script!("eviction"), batch: false };
 
-static SURVEY: Call = Call { name: "survey", body: &[include_str!("scripts/survey.lua")], batch: false };
+static SURVEY: Call = Call { name: "survey", body: script!("survey"), batch: false };
 
 /// What the server does when its memory is full; `prefix` routes the request.
 pub fn eviction<'a>(prefix: &str) -> Inquiry<'a, Option<String>> {

@@ -6,7 +6,7 @@
 //!
 //! Source: symfony/lock 7.1 `Store/RedisStore.php`.
 
-use super::joined::{calls, script};
+use super::joined::calls;
 use super::recipe::{Family, Format, notes};
 use super::shapes::Shape;
 use super::string::base64_of;

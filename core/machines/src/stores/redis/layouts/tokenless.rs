@@ -22,7 +22,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::joined::{JoinedLayout, JoinedLock, millis, script};
+use super::joined::{JoinedLayout, JoinedLock, millis};
 use super::recipe::Recipe;
 use super::string;
 use crate::error::{Error, Result};
