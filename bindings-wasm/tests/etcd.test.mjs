@@ -130,6 +130,8 @@ test('who waits for a latch goes on once all have counted down, native ones too'
   await waits
   assert.deepEqual(JSON.parse(String(await after)), [true, 0, true])
   assert.equal(await latch.count(), 2)
+  // It would stay for a minute, by a lease of its own.
+  await run(...etcdctl('del', '--prefix', `${PREFIX}ready`))
 })
 
 test('what can be shared is, beside native holders', async () => {

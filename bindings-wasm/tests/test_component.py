@@ -204,6 +204,15 @@ def test_a_guard_that_is_dropped_gives_its_lock_back(connect: Connect, native: l
     assert native.lock("x").acquire(timeout=5)
 
 
+def test_a_guard_that_is_dropped_waits_until_the_server_knows_how(
+    connect: Connect, native: lockwright.Client, server: redis.Redis
+) -> None:
+    guard = connect().lock("x").acquire()
+    server.script_flush()
+    guard.drop()
+    assert native.lock("x").acquire(timeout=5)
+
+
 def test_a_client_that_is_closed_gives_all_back(connect: Connect, native: lockwright.Client) -> None:
     instance = connect()
     lock, guards = instance.lock("x"), [instance.lock(name).acquire() for name in ("x", "y")]

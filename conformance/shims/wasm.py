@@ -170,7 +170,7 @@ class Shim:
         return {"outcome": outcome}
 
     def do_drop(self, command: Command) -> Dict[str, Any]:
-        held = self.guards.pop(command["guard"])
+        held = self.guards[command["guard"]]
         held.over = True
         held.do(held.guard.drop)
         return {}

@@ -159,7 +159,7 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 27] = [
+pub const ABILITIES: [&str; 28] = [
     "restart",
     "count",
     "foreign",
@@ -172,6 +172,7 @@ pub const ABILITIES: [&str; 27] = [
     "latch",
     "barrier",
     "claim",
+    "gone",
     "lease",
     "own_ttl",
     "prompt",

@@ -8,7 +8,7 @@ use wasip2::io::poll::{Pollable, poll};
 use wasip2::random::random::get_random_u64;
 
 pub(crate) use self::network::{Engine, Network, open};
-use crate::{Running, Shared};
+use crate::{CLOSING, Running, Shared};
 
 #[cfg_attr(feature = "etcd", path = "host_0_2/http.rs")]
 #[cfg_attr(not(feature = "etcd"), path = "host_0_2/sockets.rs")]
@@ -78,6 +78,16 @@ impl Shared {
     /// Ends all that is open.
     pub(crate) fn hang_up(&self) {
         self.tell(|engine, _| engine.hang_up());
+    }
+
+    /// Gives back what was dropped, and waits until the server has it: what it has to be asked again, such as a script that
+    /// it does not know yet, is asked by no code once this call ends.
+    pub(crate) fn let_go(&self, let_go: impl FnOnce(&mut Engine, Time)) {
+        let now = self.with(|engine, now| {
+            let_go(engine, now);
+            now
+        });
+        self.until(Some(now.after(CLOSING)), |engine, _| engine.is_quiet());
     }
 
     /// Sends what nobody waits for.

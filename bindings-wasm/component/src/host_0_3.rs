@@ -105,6 +105,11 @@ impl Shared {
         network.wake_worker();
     }
 
+    /// Gives back what was dropped: whoever works goes on with it.
+    pub(crate) fn let_go(&self, let_go: impl FnOnce(&mut Engine, Time)) {
+        self.tell(let_go);
+    }
+
     /// Ends both connections.
     pub(crate) fn hang_up(&self) {
         self.tell(|engine, _| engine.hang_up());

@@ -48,7 +48,7 @@ use self::bindings::api;
 use self::convert::{guarantees, inspection, loss, microseconds, milliseconds, options, outcome, refused};
 use self::host::{Engine, Network};
 
-/// How long a client that is closed waits for its server.
+/// How long a client that is closed waits for its server, and a guard that is dropped where no code runs afterwards.
 const CLOSING: Duration = Duration::from_secs(1);
 
 struct Component;
@@ -448,6 +448,6 @@ impl api::GuestGuard for Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.client.tell(|engine, now| engine.let_go(now, self.guard.get_mut()));
+        self.client.let_go(|engine, now| engine.let_go(now, self.guard.get_mut()));
     }
 }

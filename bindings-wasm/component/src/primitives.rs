@@ -255,7 +255,7 @@ impl api::GuestMultiGuard for MultiGuard {
 
 impl Drop for MultiGuard {
     fn drop(&mut self) {
-        self.client.tell(|engine, now| self.guards.get_mut().iter_mut().for_each(|guard| engine.let_go(now, guard)));
+        self.client.let_go(|engine, now| self.guards.get_mut().iter_mut().for_each(|guard| engine.let_go(now, guard)));
     }
 }
 
