@@ -80,8 +80,8 @@ impl Shared {
         self.tell(|engine, _| engine.hang_up());
     }
 
-    /// Gives back what was dropped, and waits until the server has it: what it has to be asked again, such as a script that
-    /// it does not know yet, is asked by no code once this call ends.
+    /// Gives back what was dropped, and waits until the server has it: what it has to be asked again, such as a script
+    /// that it does not know yet, is asked by no code once this call ends.
     pub(crate) fn let_go(&self, let_go: impl FnOnce(&mut Engine, Time)) {
         let now = self.with(|engine, now| {
             let_go(engine, now);
