@@ -61,11 +61,10 @@ tell_foreign() {
   ask "INSERT INTO lockwright_locks VALUES ('$1', 1, 'carousel', '{}', 0)"
 }
 
-# Rows stay for a while, and holds until their leases end, which no scenario has for longer than a minute. What must not is
-# somebody who waits.
+# Rows stay for a while after the hold in them has ended, whoever waits there. No scenario has one for longer than a minute.
 tell_residue() {
   ask "SELECT name, record FROM lockwright_locks WHERE LOCATE('$1', name) > 0 AND (
-      kind = 'lock' AND (record NOT LIKE '%\"waiting\":[]%' OR JSON_VALUE(record, '\$.lock.hold.expires') > (UNIX_TIMESTAMP(NOW(6)) + 60) * 1000000)
+      kind = 'lock' AND JSON_VALUE(record, '\$.lock.hold.expires') > (UNIX_TIMESTAMP(NOW(6)) + 60) * 1000000
       OR kind IN ('rwlock', 'semaphore') AND record NOT REGEXP '\"used\":0,.*\"waiting\":\\\\[\\\\]')
     UNION ALL SELECT name, locked_by FROM shedlock WHERE LOCATE('$1', name) > 0 AND lock_until > UTC_TIMESTAMP(6)
     AND LOCATE(CHAR(9), locked_by) > 0"

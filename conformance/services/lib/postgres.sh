@@ -75,11 +75,10 @@ tell_foreign() {
   ask -c "INSERT INTO lockwright_locks VALUES ('$1', 1, 'carousel', '{}', now())"
 }
 
-# Rows stay for a while, and holds until their leases end, which no scenario has for longer than a minute. What must not is
-# somebody who waits.
+# Rows stay for a while after the hold in them has ended, whoever waits there. No scenario has one for longer than a minute.
 tell_residue() {
   ask -c "SELECT key, record FROM lockwright_locks WHERE strpos(key, '$1') > 0 AND (
-      kind = 'lock' AND (record !~ '\"waiting\":\[\]' OR (record::json #>> '{lock,hold,expires}')::bigint > (extract(epoch FROM clock_timestamp()) + 60) * 1000000)
+      kind = 'lock' AND (record::json #>> '{lock,hold,expires}')::bigint > (extract(epoch FROM clock_timestamp()) + 60) * 1000000
       OR kind IN ('rwlock', 'semaphore') AND record !~ '\"used\":0,.*\"waiting\":\[\]')
     UNION ALL SELECT name, locked_by FROM shedlock WHERE strpos(name, '$1') > 0 AND lock_until > timezone('utc', clock_timestamp())
     AND strpos(locked_by, chr(9)) > 0"

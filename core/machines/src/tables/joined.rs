@@ -167,6 +167,13 @@ impl Library {
             "42501" | "1142" | "1143" => {
                 (Kind::Auth, format!("this user may not use the table; GRANT {rights} ON {table} TO it"))
             }
+            "1267" | "1366" => (
+                Kind::InvalidConfig,
+                format!(
+                    "the character set of the table {table} has not all letters of this name; choose another name, or convert the \
+                     table to utf8mb4"
+                ),
+            ),
             _ => (Kind::ForeignLayout, format!("the table {table} is not as {product} documents it; see the cause")),
         };
         Error::new(kind, operation, what).caused_by(format!("{code}: {message}"))
