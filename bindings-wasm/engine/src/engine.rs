@@ -490,14 +490,14 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// Whether the server has answered all that it was asked.
+    /// Whether the server has answered all that it was asked, or the client is closed, which has waited for that.
     pub fn is_quiet(&self) -> bool {
-        self.common.store.is_quiet()
+        self.closed || self.common.store.is_quiet()
     }
 
     /// Whether nothing is asked of the server, and nothing left there.
     pub fn is_over(&self) -> bool {
-        self.is_quiet() && !self.entries.values().any(|entry| entry.machine.is_at_store())
+        self.common.store.is_quiet() && !self.entries.values().any(|entry| entry.machine.is_at_store())
     }
 
     /// Ends all that is open: what is left at the server ends with its lease.
