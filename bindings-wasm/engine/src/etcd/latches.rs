@@ -54,8 +54,8 @@ impl Etcd {
 
     /// As whose it is remembered what this client counted down: its first attempt's at that, which nobody else has.
     fn counts_as(&mut self, request: &Request) -> AttemptId {
-        let attempt = match request.args.first() {
-            Some(Arg::Text(attempt)) => u128::from_str_radix(attempt, 16).ok().map(AttemptId),
+        let attempt = match (request.call.name, request.args.first()) {
+            ("latch.change", Some(Arg::Text(attempt))) => u128::from_str_radix(attempt, 16).ok().map(AttemptId),
             _ => None,
         };
         self.counts_as = self.counts_as.or(attempt);
@@ -64,7 +64,7 @@ impl Etcd {
 
     /// Does the next step of its request.
     pub(super) fn step(&mut self, now: Time, mut write: Write) {
-        let Some(latch) = &write.latch else { return };
+        let Some(latch) = write.stepping() else { return };
         let (path, body) = match &latch.step {
             Step::Ask(asked) => (gateway::TRANSACTION, gateway::transaction(asked)),
             Step::Grant(seconds) => (gateway::GRANT, gateway::grant(u64::try_from(*seconds).unwrap_or_default())),
@@ -85,9 +85,7 @@ impl Etcd {
     /// Those that have rested go on.
     pub(super) fn rested(&mut self, now: Time) {
         for (_, mut write) in self.resting.extract_if(.., |(until, _)| *until <= now) {
-            if let Some(latch) = &mut write.latch {
-                latch.go_on(Came::Nothing);
-            }
+            write.stepped(Came::Nothing);
             self.waiting.push_back(write);
         }
     }

@@ -28,7 +28,7 @@ pub(super) struct Write {
     /// For how many seconds the lease that is asked about lasts yet.
     lives: Option<i64>,
     /// How far what is asked now is, where it is about a latch.
-    pub(super) latch: Option<Latch>,
+    latch: Option<Latch>,
 }
 
 impl Write {
@@ -50,6 +50,17 @@ impl Write {
         self.replies.push(reply);
         (self.is_renewed, self.lives, self.latch) = (false, None, None);
     }
+
+    /// What is done of it step by step, until there is an answer or it can be asked itself.
+    pub(super) fn stepping(&self) -> Option<&Latch> {
+        self.latch.as_ref().filter(|latch| !latch.is_kept())
+    }
+
+    pub(super) fn stepped(&mut self, came: Came) {
+        if let Some(latch) = &mut self.latch {
+            latch.go_on(came);
+        }
+    }
 }
 
 impl Etcd {
@@ -58,10 +69,9 @@ impl Etcd {
         write.sent.get_or_insert(now);
         let Some(request) = write.request() else { return self.done(now, write) };
         if write.latch.is_none() {
-            let latch = self.latch_of(request);
-            write.latch = latch;
+            write.latch = self.latch_of(request);
         }
-        if write.latch.as_ref().is_some_and(|latch| !latch.is_kept()) {
+        if write.stepping().is_some() {
             return self.step(now, write);
         }
         let Some(request) = write.request() else { return };
@@ -110,9 +120,11 @@ impl Etcd {
     /// The answer to what a write asked; none where that is no answer.
     pub(super) fn answers(&mut self, now: Time, number: u64, terms: &Terms, body: &[u8]) -> Option<()> {
         let write = self.writes.get(&number)?;
-        if let Some(latch) = write.latch.as_ref().filter(|latch| !latch.is_kept()) {
+        if let Some(latch) = write.stepping() {
             let came = latch.came(body)?;
-            self.stepped(now, number, came);
+            let mut write = self.writes.remove(&number)?;
+            write.stepped(came);
+            self.go_on(now, write);
             return Some(());
         }
         let request = write.request()?;
@@ -140,14 +152,6 @@ impl Etcd {
         Some(())
     }
 
-    fn stepped(&mut self, now: Time, number: u64, came: Came) {
-        let Some(mut write) = self.writes.remove(&number) else { return };
-        if let Some(latch) = &mut write.latch {
-            latch.go_on(came);
-        }
-        self.go_on(now, write);
-    }
-
     fn replied(&mut self, now: Time, number: u64, reply: Reply) {
         let Some(mut write) = self.writes.remove(&number) else { return };
         write.reply(reply);
@@ -160,8 +164,8 @@ impl Etcd {
         if again {
             return self.waiting.push_back(write);
         }
-        if let Some(latch) = write.latch.as_mut().filter(|latch| latch.gives_back()) {
-            latch.go_on(Came::Nothing);
+        if write.stepping().is_some_and(Latch::gives_back) {
+            write.stepped(Came::Nothing);
             return self.go_on(now, write);
         }
         if let Some(lease) = terms.lease.as_deref().filter(|_| failure.is_of_the_lease()) {

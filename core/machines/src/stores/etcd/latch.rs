@@ -492,10 +492,6 @@ mod tests {
         }
     }
 
-    fn told(left: i64) -> Step {
-        answer(left)
-    }
-
     /// All orders in which these can go on, where so many answers are lost at most.
     fn in_every_order(cluster: &Cluster, callers: &[Caller], losses: u32, ends: &mut dyn FnMut(Cluster, &[Caller])) {
         let mut ended = true;
@@ -530,9 +526,9 @@ mod tests {
                 in_every_order(&cluster, &callers, losses, &mut |mut cluster, callers| {
                     ends += 1;
                     assert_eq!((cluster.left(), cluster.is_shut()), (Reply::Int(1), true));
-                    assert!(callers.iter().any(|caller| caller.next == told(1)));
+                    assert!(callers.iter().any(|caller| caller.next == answer(1)));
                     if losses == 0 {
-                        assert!(callers.iter().any(|caller| caller.next == told(2)));
+                        assert!(callers.iter().any(|caller| caller.next == answer(2)));
                         assert_eq!(cluster.leases.len(), 1, "who made one too many gave it back");
                     }
                 });
@@ -545,27 +541,27 @@ mod tests {
     fn in_every_order_one_sets_the_count_of_an_open_latch() {
         let mut cluster = Cluster::default();
         for (attempt, left) in [("a", 2), ("b", 1), ("c", 0), ("d", 0)] {
-            assert_eq!(Caller::changes(1, attempt, "down").until_done(&mut cluster), told(left));
+            assert_eq!(Caller::changes(1, attempt, "down").until_done(&mut cluster), answer(left));
         }
         let callers = [Caller::changes(1, "e", "set"), Caller::changes(2, "f", "set")];
         in_every_order(&cluster, &callers, 0, &mut |mut cluster, callers| {
             let refused = Step::Answer(Reply::List(vec![Reply::Int(0)]));
             let mut said = callers.iter().map(|caller| caller.next.clone()).collect::<Vec<_>>();
             said.sort_by_key(|said| *said == refused);
-            assert_eq!(said, [told(COUNT), refused]);
+            assert_eq!(said, [answer(COUNT), refused]);
             assert_eq!((cluster.left(), cluster.is_shut()), (Reply::Int(COUNT), true));
         });
         // Who sets the count of none has made it, which is all that was wanted, also when it asks again.
         let mut empty = Cluster::default();
         for _ in 0..2 {
-            assert_eq!(Caller::changes(1, "g", "set").until_done(&mut empty), told(COUNT));
+            assert_eq!(Caller::changes(1, "g", "set").until_done(&mut empty), answer(COUNT));
         }
     }
 
     #[test]
     fn it_is_kept_for_as_long_as_anybody_says_and_another_one_after_it_ended() {
         let mut cluster = Cluster::default();
-        assert_eq!(Caller::changes(1, "a", "down").until_done(&mut cluster), told(2));
+        assert_eq!(Caller::changes(1, "a", "down").until_done(&mut cluster), answer(2));
         let mut longer = Caller::waits(2, 2 * IDLE);
         longer.goes_on(&mut cluster);
         assert_eq!(longer.next, Step::Grant(2 * IDLE));
