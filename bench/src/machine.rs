@@ -79,6 +79,11 @@ pub(crate) fn affinity(pid: &str) -> Result<String> {
     of_proc(&format!("/proc/{pid}/status"), "Cpus_allowed_list")
 }
 
+/// Whether that list is of a single one.
+pub(crate) fn is_one_cpu(cpus: &str) -> bool {
+    !cpus.contains([',', '-'])
+}
+
 /// The process that listens at an address of this host.
 pub(crate) fn listener(address: &str) -> Result<u32> {
     let port: u16 = address.rsplit_once(':').ok_or("no port")?.1.parse()?;

@@ -37,8 +37,8 @@ struct Arguments {
 enum What {
     /// Measures rows, and writes figures, pages and pictures.
     Run(run::Options),
-    /// Writes pages and pictures again, from the figures in a folder.
-    Render { folder: PathBuf },
+    /// Writes pages and pictures again, from the figures in each folder.
+    Render { folders: Vec<PathBuf> },
     /// The contenders in Rust; started by `run`.
     #[command(hide = true, subcommand)]
     Contender(contender::Options),
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     let Arguments { url, what } = Arguments::parse();
     let done = match what {
         What::Run(options) => run::run(&options),
-        What::Render { folder } => page::render(&folder),
+        What::Render { folders } => folders.iter().try_for_each(|folder| page::render(folder)),
         What::Contender(options) => contender::run(&options),
         What::S11(options) => s11::run(&url, &options),
     };

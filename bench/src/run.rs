@@ -26,6 +26,9 @@ pub(crate) struct Options {
     /// Measures although others use the CPU; the pages say so.
     #[arg(long)]
     loaded: bool,
+    /// Lets the server and the contenders use all CPUs that this program may use, as they do where they are installed.
+    #[arg(long)]
+    any_cpu: bool,
     /// The folder of contenders.
     #[arg(long, default_value = "bench/contenders")]
     contenders: PathBuf,
@@ -39,7 +42,9 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let rows = chosen(&options.rows)?;
-    same_cpu("self")?;
+    if !options.any_cpu {
+        same_cpu("self")?;
+    }
     refuse_load(options.loaded)?;
     let contenders = contenders(&options.contenders)?;
     let size = Size { rounds: options.rounds.into(), quick: options.quick };
@@ -65,9 +70,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     page::render(&options.out)
 }
 
-/// What runs for some rows, on the CPU of this program.
+/// What runs for some rows, on the CPU of this program unless that may use several.
 struct Service {
     store: Store,
+    is_pinned: bool,
     script: PathBuf,
     url: String,
 }
@@ -75,7 +81,7 @@ struct Service {
 impl Service {
     fn start(store: Store, options: &Options) -> Result<Self> {
         let script = options.services.join(store.service()).with_extension("sh");
-        let mut service = Service { store, script, url: String::new() };
+        let mut service = Service { store, is_pinned: !options.any_cpu, script, url: String::new() };
         service.tell("stop")?;
         service.url = service.tell("start")?.trim().to_owned();
         Ok(service)
@@ -91,7 +97,9 @@ impl Service {
 
     fn reach(&self) -> Result<MeasuredStore> {
         let pids = addresses(&self.url)?.iter().map(|address| listener(address)).collect::<Result<Vec<_>>>()?;
-        pids.iter().try_for_each(|pid| same_cpu(&pid.to_string()))?;
+        if self.is_pinned {
+            pids.iter().try_for_each(|pid| same_cpu(&pid.to_string()))?;
+        }
         Ok(MeasuredStore { url: self.url.clone(), server: self.store.connect(&self.url)?, pids })
     }
 }
@@ -119,7 +127,7 @@ fn chosen(ids: &[String]) -> Result<Vec<&'static Row>> {
 /// A pair takes four times as long when client and server are on two CPUs, and then measures the scheduler.
 fn same_cpu(pid: &str) -> Result<()> {
     let (ours, theirs) = (machine::affinity("self")?, machine::affinity(pid)?);
-    if ours != theirs || ours.contains([',', '-']) {
+    if ours != theirs || !machine::is_one_cpu(&ours) {
         let message = format!("pin this program (now on {ours}) and the server (on {theirs}) to the same single CPU");
         return Err(message.into());
     }
