@@ -107,12 +107,6 @@ impl Database {
         }
     }
 
-    async fn exchange(self: &Arc<Self>, changes: &[Change], window: Window) -> Result<Exchanged, Failure> {
-        let statements = statements::exchange(changes, window).map_err(Failure::NotDone)?;
-        let answers = self.ask(statements, window.patience).await?;
-        statements::exchanged(changes, window, answers)
-    }
-
     /// What the database says of itself, over a connection of its own: also one whose table cannot be used.
     async fn said(config: &Config) -> Result<String, Failure> {
         let Dialled { mut line, .. } = dial(config, longest(config)).await.map_err(Failure::NotDone)?;
@@ -137,26 +131,21 @@ fn longest(config: &Config) -> Duration {
 }
 
 impl Table for Arc<Database> {
-    fn exchange<'a>(&'a self, changes: &'a [Change], window: Window) -> BoxFuture<'a, Result<Exchanged, Failure>> {
-        Box::pin(Database::exchange(self, changes, window))
+    async fn exchange(&self, changes: &[&Change], window: Window) -> Result<Exchanged, Failure> {
+        let statements = statements::exchange(changes, window).map_err(Failure::NotDone)?;
+        statements::exchanged(changes, window, self.ask(statements, window.patience).await?)
     }
 
-    fn update<'a>(&'a self, update: Update<'a>, window: Window) -> BoxFuture<'a, Result<Option<StoreTime>, Failure>> {
-        Box::pin(
-            async move { statements::updated(self.ask(statements::update(update, window), window.patience).await?) },
-        )
+    async fn update(&self, update: Update<'_>, window: Window) -> Result<Option<StoreTime>, Failure> {
+        statements::updated(self.ask(statements::update(update, window), window.patience).await?)
     }
 
-    fn page<'a>(
-        &'a self,
-        range: Range<'a>,
-        patience: Duration,
-    ) -> BoxFuture<'a, Result<(Vec<Listed>, StoreTime), Failure>> {
-        Box::pin(async move { statements::paged(self.ask(statements::page(range), patience).await?) })
+    async fn page(&self, range: Range<'_>, patience: Duration) -> Result<(Vec<Listed>, StoreTime), Failure> {
+        statements::paged(self.ask(statements::page(range), patience).await?)
     }
 
-    fn remove<'a>(&'a self, rows: &'a [(Arc<str>, i64)], patience: Duration) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(async move { statements::refused(&self.ask(statements::remove(rows), patience).await?) })
+    async fn remove(&self, rows: &[(Arc<str>, i64)], patience: Duration) -> Result<(), Failure> {
+        statements::refused(&self.ask(statements::remove(rows), patience).await?)
     }
 }
 

@@ -186,7 +186,7 @@ pub(super) fn said(answers: Answers) -> String {
 }
 
 /// Several changes are kept or not together, so that the database keeps them at once.
-pub(super) fn exchange(changes: &[Change], window: Window) -> crate::Result<String> {
+pub(super) fn exchange(changes: &[&Change], window: Window) -> crate::Result<String> {
     let mut all = String::new();
     let together = is_together(changes);
     if together {
@@ -260,14 +260,14 @@ fn statements_of(change: &Change) -> usize {
     }
 }
 
-fn is_together(changes: &[Change]) -> bool {
-    changes.iter().map(statements_of).sum::<usize>() > 1
+fn is_together(changes: &[&Change]) -> bool {
+    changes.iter().copied().map(statements_of).sum::<usize>() > 1
 }
 
 /// What became of `changes`.
-pub(super) fn exchanged(changes: &[Change], window: Window, answers: Answers) -> Result<Exchanged, Failure> {
+pub(super) fn exchanged(changes: &[&Change], window: Window, answers: Answers) -> Result<Exchanged, Failure> {
     let Answers { all, refused } = answers;
-    let writes: usize = changes.iter().map(statements_of).sum();
+    let writes: usize = changes.iter().copied().map(statements_of).sum();
     let together = is_together(changes);
     // All that changes something, and what keeps it.
     let kept = if together { writes + 2 } else { writes };

@@ -1,5 +1,6 @@
 //! One database: a connection for statements, and one more that listens while somebody waits.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -96,7 +97,9 @@ impl Database {
         asks: impl AsyncFnOnce(&Line) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, Failure> {
         let line = self.line().await.map_err(Failure::NotDone)?;
-        match timeout(patience, asks(&line)).await {
+        // Where it is, since it is large.
+        let asks = pin!(asks(&line));
+        match timeout(patience, asks).await {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(error)) => {
                 let failure = failure::of_statement(&error);
@@ -127,26 +130,22 @@ impl Database {
 }
 
 impl Table for Arc<Database> {
-    fn exchange<'a>(&'a self, changes: &'a [Change], window: Window) -> BoxFuture<'a, Result<Exchanged, Failure>> {
-        let asks = async move |line: &Line| statements::exchange(&line.client, line.kept.get(), changes, window).await;
-        Box::pin(self.over_the_line(window.patience, asks))
+    async fn exchange(&self, changes: &[&Change], window: Window) -> Result<Exchanged, Failure> {
+        let asks = async |line: &Line| statements::exchange(&line.client, line.kept.get(), changes, window).await;
+        self.over_the_line(window.patience, asks).await
     }
 
-    fn update<'a>(&'a self, update: Update<'a>, window: Window) -> BoxFuture<'a, Result<Option<StoreTime>, Failure>> {
-        let asks = async move |line: &Line| statements::update(&line.client, line.kept.get(), update, window).await;
-        Box::pin(self.over_the_line(window.patience, asks))
+    async fn update(&self, update: Update<'_>, window: Window) -> Result<Option<StoreTime>, Failure> {
+        let asks = async |line: &Line| statements::update(&line.client, line.kept.get(), update, window).await;
+        self.over_the_line(window.patience, asks).await
     }
 
-    fn page<'a>(
-        &'a self,
-        range: Range<'a>,
-        patience: Duration,
-    ) -> BoxFuture<'a, Result<(Vec<Listed>, StoreTime), Failure>> {
-        Box::pin(self.over_the_line(patience, async move |line: &Line| statements::page(&line.client, range).await))
+    async fn page(&self, range: Range<'_>, patience: Duration) -> Result<(Vec<Listed>, StoreTime), Failure> {
+        self.over_the_line(patience, async |line: &Line| statements::page(&line.client, range).await).await
     }
 
-    fn remove<'a>(&'a self, rows: &'a [(Arc<str>, i64)], patience: Duration) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(self.over_the_line(patience, async move |line: &Line| statements::remove(&line.client, rows).await))
+    async fn remove(&self, rows: &[(Arc<str>, i64)], patience: Duration) -> Result<(), Failure> {
+        self.over_the_line(patience, async |line: &Line| statements::remove(&line.client, rows).await).await
     }
 }
 

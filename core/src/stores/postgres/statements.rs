@@ -185,7 +185,7 @@ fn texts(row: &Answer) -> Result<Vec<Reply>> {
 pub(super) async fn exchange(
     client: &Client,
     kept: Option<&Kept>,
-    changes: &[Change],
+    changes: &[&Change],
     window: Window,
 ) -> Result<Exchanged> {
     let keys: Vec<&str> = changes.iter().map(|change| &*change.key).collect();
@@ -235,7 +235,7 @@ async fn perform(
     }
 }
 
-fn read_exchange(changes: &[Change], rows: &[Answer]) -> Result<Exchanged> {
+fn read_exchange(changes: &[&Change], rows: &[Answer]) -> Result<Exchanged> {
     let mut now = UNIX_EPOCH;
     let mut seen: std::collections::HashMap<&str, Seen> = std::collections::HashMap::with_capacity(rows.len());
     for answer in rows {

@@ -1,6 +1,5 @@
 //! Requests on records in a [`Table`]: read, run, write if unchanged; again where somebody else was faster.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,6 +8,7 @@ use lockwright_machines::cell_layout;
 use lockwright_machines::push;
 use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::written::{Computed, compute, is_idle, is_over};
+use smallvec::SmallVec;
 use tokio::sync::MutexGuard;
 use tokio::time::timeout;
 
@@ -45,20 +45,43 @@ pub(crate) struct Records<T> {
 }
 
 /// The requests of a write that concern one row, and what is known of it.
-struct Part<'a> {
-    key: &'a Arc<str>,
+struct Part {
     /// Where they stand in the write.
-    places: Vec<usize>,
+    places: SmallVec<[usize; 1]>,
     /// The row, as this client knew it once, or as the database told it just now. No row is as good a guess as any
     /// where nothing is known: a wrong one is answered by the row.
     known: Entry,
     is_fresh: bool,
+    /// What is asked of the database.
+    change: Change,
+    /// What the requests come to if that is done; nothing where it is only asked what the row is.
+    computed: Option<Computed>,
 }
 
-/// What was worked out for a part.
-struct Step {
-    change: Change,
-    computed: Option<Computed>,
+/// What a write came to so far.
+struct Answers {
+    replies: Vec<Reply>,
+    /// From when on leases count that are granted in it.
+    sent: Time,
+    /// Whether some of it is done.
+    is_begun: bool,
+}
+
+impl Answers {
+    fn to(requests: &[Request]) -> Self {
+        let replies = vec![Reply::Nil; requests.len()];
+        Answers { replies, sent: Time::from_nanos(u64::MAX - 1), is_begun: false }
+    }
+
+    /// That part is done, and was at the earliest `as_of`.
+    fn take(&mut self, part: &mut Part, as_of: Time) {
+        let replies = part.computed.take().map(|computed| computed.replies);
+        for (place, reply) in part.places.iter().zip(replies.into_iter().flatten()) {
+            self.replies[*place] = reply;
+        }
+        self.sent = self.sent.min(as_of);
+        self.is_begun = true;
+    }
 }
 
 impl<T: Table> Records<T> {
@@ -84,32 +107,23 @@ impl<T: Table> Records<T> {
         let mut parts = self.parts(requests);
         let began = clock::now();
         let turn = match parts.as_slice() {
-            [only] => self.turn(only.key, limit).await,
+            [only] => self.turn(&only.change.key, limit).await,
             _ => Ok(None),
         };
         let Ok(_turn) = turn else { return not_sent(silent()) };
         // Not the database was silent while others of this client had their turn.
         let limit = limit.after(clock::now().since(began));
-        let mut replies = vec![Reply::Nil; requests.len()];
-        let mut sent = Time::from_nanos(u64::MAX - 1);
+        let mut answers = Answers::to(requests);
         let mut moment = None;
-        let mut is_begun = false;
         loop {
-            match self.round(&mut parts, requests, moment, limit).await {
-                Ok(round) => {
-                    for (place, reply) in round.done {
-                        is_begun = true;
-                        sent = sent.min(round.as_of);
-                        replies[place] = reply;
-                    }
-                    moment = Some(round.moment);
-                }
+            match self.round(&mut parts, requests, moment, limit, &mut answers).await {
+                Ok(said) => moment = Some(said),
                 Err(Failure::Again) => {
                     tracing::debug!(target: "lockwright::store", "the database undid a statement in favour of others; it is asked again");
                 }
-                Err(Failure::NotDone(error)) if !is_begun => return not_sent(error),
+                Err(Failure::NotDone(error)) if !answers.is_begun => return not_sent(error),
                 Err(Failure::NotDone(error) | Failure::Unknown(error)) => {
-                    parts.iter().for_each(|part| locked(&self.known).forget(part.key));
+                    parts.iter().for_each(|part| locked(&self.known).forget(&part.change.key));
                     let now = clock::now();
                     return Answered {
                         sent: began,
@@ -118,108 +132,92 @@ impl<T: Table> Records<T> {
                 }
             }
             if parts.is_empty() {
-                return Answered { sent, outcome: Outcome::Replies(replies) };
+                return Answered { sent: answers.sent, outcome: Outcome::Replies(answers.replies) };
             }
         }
     }
 
-    /// One statement for all parts that are left, of which those that are done are taken out. A `moment` is what the
-    /// database's clock said, and when that was at the earliest by ours.
+    /// One statement for all parts that are left, of which those that are done are taken out and answered. A `moment`
+    /// is what the database's clock said, and when that was at the earliest by ours; so is what is returned.
     async fn round(
         &self,
-        parts: &mut Vec<Part<'_>>,
+        parts: &mut Vec<Part>,
         requests: &[Request],
         moment: Option<Moment>,
         limit: Time,
-    ) -> Result<Round, Failure> {
+        answers: &mut Answers,
+    ) -> Result<Moment, Failure> {
         let asked = clock::now();
         let patience = self.patience.until(limit, asked)?;
         let is_unsure = moment.is_none() && self.clock.is_old(asked);
         let from = moment.map_or_else(|| self.clock.at(asked), |moment| moment.at);
-        let mut done = Vec::new();
-        let mut as_of = asked;
-        let steps = parts.iter().map(|part| part.step(requests, from, is_unsure));
-        let steps = steps.collect::<crate::Result<Vec<_>>>().map_err(Failure::NotDone)?;
-        let (mut left, mut changes, mut computed) = (Vec::new(), Vec::new(), Vec::new());
-        for (part, step) in std::mem::take(parts).into_iter().zip(steps) {
-            match part.settles(step) {
-                // What was read just now and stays as it is needs no statement more.
-                ControlFlow::Break(replies) => {
-                    as_of = as_of.min(moment.map_or(asked, |moment| moment.asked));
-                    done.extend(replies);
-                }
-                ControlFlow::Continue((part, step)) => {
-                    left.push(part);
-                    changes.push(step.change);
-                    computed.push(step.computed);
-                }
-            }
+        for part in &mut *parts {
+            part.plan(requests, from, is_unsure).map_err(Failure::NotDone)?;
         }
-        if left.is_empty() {
-            return Ok(Round { done, moment: Moment { at: from, asked }, as_of });
+        parts.retain_mut(|part| {
+            let is_settled = part.is_settled();
+            if is_settled {
+                answers.take(part, moment.map_or(asked, |moment| moment.asked));
+            }
+            !is_settled
+        });
+        if parts.is_empty() {
+            return Ok(Moment { at: from, asked });
         }
         // The database's clock as it certainly stands by now.
         let until = moment.map_or(from, |_| self.clock.at(asked).max(from)).after(patience);
-        let window = Window { from, until, patience };
-        let is_ours = left.iter().all(|part| part.known.is_ours());
-        let exchanged = self.exchange(&changes, window, is_ours).await;
-        let Exchanged { seen, now } = match exchanged {
-            Ok(exchanged) => exchanged,
-            Err(failure) => {
-                *parts = left;
-                return Err(failure);
-            }
-        };
+        let Exchanged { seen, now } = self.exchange(parts, Window { from, until, patience }).await?;
         self.clock.learn(clock::now(), now);
         // Leases count from the moment that was written, which is so much before the database's answer.
         let behind = Duration::from_micros(u64::try_from(now.micros_since(from)).unwrap_or(0));
-        if !is_unsure {
-            as_of = as_of.min(asked.before(behind + behind / DRIFT_DIVISOR));
-        }
+        let as_of = if is_unsure { asked } else { asked.before(behind + behind / DRIFT_DIVISOR) };
         let mut known = locked(&self.known);
-        for (((mut part, change), computed), seen) in left.into_iter().zip(changes).zip(computed).zip(seen) {
-            match (seen, computed) {
-                (Seen::Done, Some(computed)) => {
-                    if let Some(row) = change.write {
-                        known.learn(part.key.clone(), part.known.written(row));
-                        self.writes.fetch_add(1, Ordering::Relaxed);
-                    }
-                    done.extend(part.places.into_iter().zip(computed.replies));
+        let mut seen = seen.into_iter();
+        parts.retain_mut(|part| match seen.next() {
+            Some(Seen::Done) if part.computed.is_some() => {
+                if let Some(row) = part.change.write.take() {
+                    known.learn(part.change.key.clone(), part.known.written(row));
+                    self.writes.fetch_add(1, Ordering::Relaxed);
                 }
-                (Seen::Done, None) => parts.push(part),
-                (Seen::Other(row), _) => {
-                    (part.known, part.is_fresh) = (Entry::read(row), true);
-                    known.learn(part.key.clone(), part.known.clone());
-                    parts.push(part);
-                }
+                answers.take(part, as_of);
+                false
             }
-        }
-        Ok(Round { done, moment: Moment { at: now, asked }, as_of })
+            Some(Seen::Done) | None => true,
+            Some(Seen::Other(row)) => {
+                (part.known, part.is_fresh) = (Entry::read(row), true);
+                known.learn(part.change.key.clone(), part.known.clone());
+                true
+            }
+        });
+        Ok(Moment { at: now, asked })
     }
 
-    /// A row that `is_ours` is written without being read: only where it was not as expected after all is it asked for
+    /// A row that is ours is written without being read: only where it was not as expected after all is it asked for
     /// what it is.
-    async fn exchange(&self, changes: &[Change], window: Window, is_ours: bool) -> Result<Exchanged, Failure> {
-        if let [change] = changes
-            && is_ours
-            && let Some(update) = change.as_update()
+    async fn exchange(&self, parts: &[Part], window: Window) -> Result<Exchanged, Failure> {
+        if let [part] = parts
+            && part.known.is_ours()
+            && let Some(update) = part.change.as_update()
             && let Some(now) = self.table.update(update, window).await?
         {
             return Ok(Exchanged { seen: vec![Seen::Done], now });
         }
-        self.table.exchange(changes, window).await
+        let changes: Vec<_> = parts.iter().map(|part| &part.change).collect();
+        self.table.exchange(&changes, window).await
     }
 
-    fn parts<'a>(&self, requests: &'a [Request]) -> Vec<Part<'a>> {
+    fn parts(&self, requests: &[Request]) -> Vec<Part> {
         // In one order, so that no two statements wait for each other's rows if the database keeps to it.
-        let mut places: Vec<_> = requests.iter().enumerate().map(|(place, request)| (&request.key, place)).collect();
+        let places = requests.iter().enumerate().map(|(place, request)| (&request.key, place));
+        let mut places: SmallVec<[_; 1]> = places.collect();
         places.sort_unstable();
         let known = locked(&self.known);
-        let parts = places.chunk_by(|(key, _), (next, _)| key == next).map(|part| {
+        let mut parts = Vec::with_capacity(places.len());
+        for part in places.chunk_by(|(key, _), (next, _)| key == next) {
             let (key, places) = (part[0].0, part.iter().map(|(_, place)| *place).collect());
-            Part { key, places, known: known.get(key), is_fresh: false }
-        });
-        parts.collect()
+            parts.push(Part::new(key.clone(), places, known.get(key)));
+        }
+        parts
     }
 
     async fn turn(&self, key: &str, limit: Time) -> Result<Option<MutexGuard<'_, ()>>, tokio::time::error::Elapsed> {
@@ -279,40 +277,35 @@ struct Moment {
     asked: Time,
 }
 
-/// What one statement came to: replies by their places, when that was, and from when on leases count.
-struct Round {
-    done: Vec<(usize, Reply)>,
-    moment: Moment,
-    as_of: Time,
-}
-
-impl Part<'_> {
-    /// What is to be asked for, as the row is known.
-    fn step(&self, requests: &[Request], now: StoreTime, is_unsure: bool) -> crate::Result<Step> {
-        let change = |expected, write, pushes| Change { key: self.key.clone(), expected, write, pushes };
-        if is_unsure {
-            return Ok(Step { change: change(Expected::Unknown, None, Vec::new()), computed: None });
-        }
-        let mine = self.places.iter().filter_map(|place| requests.get(*place));
-        let mut computed = compute(self.known.row.as_ref().map(|row| &row.written), mine, now, &|_| true);
-        let expected = self.known.row.as_ref().map_or(Expected::Nothing, |row| Expected::Version(row.version));
-        let Some(written) = computed.kept.take() else {
-            return Ok(Step { change: change(expected, None, Vec::new()), computed: Some(computed) });
-        };
-        let write = Row { version: unique()?, written };
-        let told = computed.pushes.iter();
-        let pushes = told.filter_map(|(inbox, event)| Some((*inbox, push::encode(self.key, event)?))).collect();
-        Ok(Step { change: change(expected, Some(write), pushes), computed: Some(computed) })
+impl Part {
+    fn new(key: Arc<str>, places: SmallVec<[usize; 1]>, known: Entry) -> Self {
+        let change = Change { key, expected: Expected::Unknown, write: None, pushes: Vec::new() };
+        Part { places, known, is_fresh: false, change, computed: None }
     }
 
-    /// The replies, by their places, where no statement is needed for them; else the part as it was.
-    fn settles(self, step: Step) -> ControlFlow<Vec<(usize, Reply)>, (Self, Step)> {
-        match step.computed {
-            Some(computed) if self.is_fresh && step.change.write.is_none() => {
-                ControlFlow::Break(self.places.into_iter().zip(computed.replies).collect())
-            }
-            computed => ControlFlow::Continue((self, Step { change: step.change, computed })),
+    /// Works out what is to be asked for, as the row is known.
+    fn plan(&mut self, requests: &[Request], now: StoreTime, is_unsure: bool) -> crate::Result<()> {
+        let Part { places, known, change, computed, .. } = self;
+        (change.expected, change.write, *computed) = (Expected::Unknown, None, None);
+        change.pushes.clear();
+        if is_unsure {
+            return Ok(());
         }
+        let mine = places.iter().filter_map(|place| requests.get(*place));
+        let mut done = compute(known.row.as_ref().map(|row| &row.written), mine, now, &|_| true);
+        change.expected = known.row.as_ref().map_or(Expected::Nothing, |row| Expected::Version(row.version));
+        if let Some(written) = done.kept.take() {
+            change.write = Some(Row { version: unique()?, written });
+            let told = done.pushes.iter();
+            change.pushes.extend(told.filter_map(|(inbox, event)| Some((*inbox, push::encode(&change.key, event)?))));
+        }
+        *computed = Some(done);
+        Ok(())
+    }
+
+    /// Whether it needs no statement more: it was read just now, and stays as it is.
+    fn is_settled(&self) -> bool {
+        self.is_fresh && self.computed.is_some() && self.change.write.is_none()
     }
 }
 
@@ -325,23 +318,21 @@ pub(crate) fn unique() -> crate::Result<i64> {
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, VecDeque};
-    use std::future::ready;
 
     use lockwright_machines::cell_layout::LOCK;
     use lockwright_machines::lock_cell::Claimant;
 
     use super::*;
     use crate::protocol::{Arg, AttemptId, InboxId};
-    use crate::stores::BoxFuture;
     use crate::stores::sql::table::{Listed, Update};
 
     const TTL: i64 = 10_000_000;
 
-    /// A database that does as it is told, or fails as it is to fail next.
+    /// A database that does as it is told, or fails as it is to fail next, if it is.
     #[derive(Debug, Default)]
     struct Played {
         rows: std::sync::Mutex<BTreeMap<Arc<str>, Row>>,
-        failures: std::sync::Mutex<VecDeque<Failure>>,
+        failures: std::sync::Mutex<VecDeque<Option<Failure>>>,
         /// How far its clock is ahead of ours, in microseconds.
         ahead: std::sync::atomic::AtomicI64,
         asked: AtomicU64,
@@ -354,9 +345,9 @@ mod tests {
             StoreTime(clock::now().as_nanos() as i64 / 1000 + self.ahead.load(Ordering::Relaxed))
         }
 
-        fn play(&self, changes: &[Change], window: Window) -> Result<Exchanged, Failure> {
+        fn play(&self, changes: &[&Change], window: Window) -> Result<Exchanged, Failure> {
             self.asked.fetch_add(1, Ordering::Relaxed);
-            if let Some(failure) = locked(&self.failures).pop_front() {
+            if let Some(failure) = locked(&self.failures).pop_front().flatten() {
                 return Err(failure);
             }
             let now = self.now();
@@ -375,41 +366,37 @@ mod tests {
     }
 
     impl Table for Arc<Played> {
-        fn exchange<'a>(&'a self, changes: &'a [Change], window: Window) -> BoxFuture<'a, Result<Exchanged, Failure>> {
-            Box::pin(ready(self.play(changes, window)))
+        async fn exchange(&self, changes: &[&Change], window: Window) -> Result<Exchanged, Failure> {
+            self.play(changes, window)
         }
 
-        fn update<'a>(
-            &'a self,
-            Update { key, expected, row }: Update<'a>,
+        async fn update(
+            &self,
+            Update { key, expected, row }: Update<'_>,
             window: Window,
-        ) -> BoxFuture<'a, Result<Option<StoreTime>, Failure>> {
+        ) -> Result<Option<StoreTime>, Failure> {
             self.updated.fetch_add(1, Ordering::Relaxed);
             let expected = Expected::Version(expected);
             let change = Change { key: key.clone(), expected, write: Some(row.clone()), pushes: Vec::new() };
-            let told = self.play(&[change], window);
-            Box::pin(ready(told.map(|told| matches!(told.seen[..], [Seen::Done]).then_some(told.now))))
+            let told = self.play(&[&change], window)?;
+            Ok(matches!(told.seen[..], [Seen::Done]).then_some(told.now))
         }
 
-        fn page<'a>(
-            &'a self,
-            range: Range<'a>,
-            _: Duration,
-        ) -> BoxFuture<'a, Result<(Vec<Listed>, StoreTime), Failure>> {
+        async fn page(&self, range: Range<'_>, _: Duration) -> Result<(Vec<Listed>, StoreTime), Failure> {
             let rows = locked(&self.rows);
             let listed = rows.iter().filter(|(key, _)| &***key > range.after && &***key <= range.to);
             let listed = listed.take(range.count).map(|(key, row)| (key.clone(), row.clone())).collect();
-            Box::pin(ready(Ok((listed, self.now()))))
+            Ok((listed, self.now()))
         }
 
-        fn remove<'a>(&'a self, rows: &'a [(Arc<str>, i64)], _: Duration) -> BoxFuture<'a, Result<(), Failure>> {
+        async fn remove(&self, rows: &[(Arc<str>, i64)], _: Duration) -> Result<(), Failure> {
             let mut kept = locked(&self.rows);
             for (key, version) in rows {
                 if kept.get(key).is_some_and(|row| row.version == *version) {
                     kept.remove(key);
                 }
             }
-            Box::pin(ready(Ok(())))
+            Ok(())
         }
     }
 
@@ -488,9 +475,30 @@ mod tests {
     #[tokio::test]
     async fn what_the_database_undid_is_asked_again_and_not_shown() {
         let table = Arc::new(Played::default());
-        locked(&table.failures).extend([Failure::Again, Failure::Again, Failure::Again]);
+        locked(&table.failures).extend([const { Some(Failure::Again) }; 3]);
         ask(&client(&table), acquire(1)).await.0.unwrap();
         assert_eq!(table.asked.load(Ordering::Relaxed), 5);
+    }
+
+    /// A part that was read just now is answered without a statement more, though that of the others is undone.
+    #[tokio::test]
+    async fn what_is_answered_stays_so_when_the_statement_for_the_others_is_undone() {
+        let table = Arc::new(Played::default());
+        let (first, second) = (client(&table), client(&table));
+        let on_other = |request: Request| Request { key: "l".into(), ..request };
+        for (client, who) in [(&first, 1), (&second, 2)] {
+            ask(client, acquire(who)).await.0.unwrap();
+            ask(client, on_other(acquire(who))).await.0.unwrap();
+            ask(client, on_other(release(who))).await;
+            if who == 1 {
+                ask(client, release(who)).await;
+            }
+        }
+        locked(&table.failures).extend([None, Some(Failure::Again)]);
+        let both = [acquire(3), on_other(acquire(3))];
+        let answered = first.perform(&both, clock::now().after(Duration::from_secs(5))).await;
+        let Outcome::Replies(replies) = answered.outcome else { panic!("{answered:?}") };
+        assert!(locked(&table.failures).is_empty() && !replies.contains(&Reply::Nil), "{replies:?}");
     }
 
     #[tokio::test]
@@ -498,7 +506,7 @@ mod tests {
         let table = Arc::new(Played::default());
         let client = client(&table);
         ask(&client, acquire(1)).await.0.unwrap();
-        locked(&table.failures).push_back(Failure::Unknown(silent()));
+        locked(&table.failures).push_back(Some(Failure::Unknown(silent())));
         let answered = client.perform(&[release(1)], clock::now().after(Duration::from_secs(5))).await;
         let Outcome::Unknown { void_after, .. } = answered.outcome else { panic!("{answered:?}") };
         assert!(void_after.since(clock::now()) > Duration::from_millis(1900));

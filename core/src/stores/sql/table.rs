@@ -7,7 +7,6 @@ use lockwright_machines::written::Written;
 
 use crate::error::Error;
 use crate::protocol::InboxId;
-use crate::stores::BoxFuture;
 use crate::time::StoreTime;
 
 /// A row but for its key.
@@ -111,20 +110,24 @@ pub(crate) type Listed = (Arc<str>, Row);
 /// Rows of records in some database.
 pub(crate) trait Table: Send + Sync + std::fmt::Debug + 'static {
     /// Writes the rows that are as expected, each by itself, and tells of those that are not.
-    fn exchange<'a>(&'a self, changes: &'a [Change], window: Window) -> BoxFuture<'a, Result<Exchanged, Failure>>;
+    fn exchange(&self, changes: &[&Change], window: Window) -> impl Future<Output = Result<Exchanged, Failure>> + Send;
 
     /// Writes the row if it is as expected, and says when; nothing of one that is not, or where it is not the time.
-    fn update<'a>(&'a self, update: Update<'a>, window: Window) -> BoxFuture<'a, Result<Option<StoreTime>, Failure>>;
+    fn update(
+        &self,
+        update: Update<'_>,
+        window: Window,
+    ) -> impl Future<Output = Result<Option<StoreTime>, Failure>> + Send;
 
     /// At most `count` rows whose keys follow `after` and lie between `from` and `to`, by their keys, and the time.
-    fn page<'a>(
-        &'a self,
-        range: Range<'a>,
+    fn page(
+        &self,
+        range: Range<'_>,
         patience: Duration,
-    ) -> BoxFuture<'a, Result<(Vec<Listed>, StoreTime), Failure>>;
+    ) -> impl Future<Output = Result<(Vec<Listed>, StoreTime), Failure>> + Send;
 
     /// Removes those of the rows that still have these versions.
-    fn remove<'a>(&'a self, rows: &'a [(Arc<str>, i64)], patience: Duration) -> BoxFuture<'a, Result<(), Failure>>;
+    fn remove(&self, rows: &[(Arc<str>, i64)], patience: Duration) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
 /// Which rows a page has.
