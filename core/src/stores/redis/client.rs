@@ -1,8 +1,8 @@
-//! One Redis server: blocking callers take a connection from a pool, async callers share one per runtime, and both
-//! write the same commands.
+//! One Redis server: a few blocking callers take a connection each from a pool, many share one as async callers do, who
+//! have one per runtime, and all write the same commands.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -43,6 +43,10 @@ const TRUSTED: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(60);
 /// An answer that has come is read within this, however long others took that were read first.
 const HAS_COME: Duration = Duration::from_millis(2);
+/// So many blocking callers at a time have a connection each; whoever finds that many waiting shares one with all
+/// others who do. A request then goes to another thread and back, but the server reads, and answers, many by one
+/// system call.
+const OWN: usize = 8;
 /// How many idle connections are kept.
 const KEPT: usize = 64;
 
@@ -59,6 +63,8 @@ pub(crate) struct Redis {
     clock: StoreClock,
     /// Idle blocking connections, the last used at the back.
     pool: Mutex<VecDeque<Box<Connection>>>,
+    /// How many blocking callers wait for an answer.
+    waiting: AtomicUsize,
     /// Few, and looked up with every request.
     lines: Mutex<Vec<(HomeId, Arc<Line>)>>,
     met: Mutex<Met>,
@@ -92,6 +98,25 @@ struct Met {
     /// That it may drop locks was told.
     evicts: bool,
     sinks: Vec<Weak<dyn Sink>>,
+}
+
+/// A blocking caller waits for an answer, until this is dropped.
+struct Waiting<'a> {
+    count: &'a AtomicUsize,
+    /// How many others did when it began.
+    others: usize,
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        Waiting { count, others: count.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What was sent and is not answered yet.
@@ -148,6 +173,7 @@ impl Redis {
             scripts: Scripts::new(layouts::by_digest()),
             clock: StoreClock::default(),
             pool: Mutex::default(),
+            waiting: AtomicUsize::new(0),
             lines: Mutex::default(),
             met: Mutex::default(),
             closing: Closing::default(),
@@ -317,6 +343,11 @@ impl Redis {
 
     /// What [`Store::call`] does, where the server may have to be told that it will have the slot.
     pub(super) fn call_as(&self, requests: &[Request], limit: Time, asking: bool) -> Answered {
+        let waiting = Waiting::begin(&self.waiting);
+        // Replicas that are waited for hold up the whole connection.
+        if waiting.others >= OWN && self.config.replicas.is_none() {
+            return runtime::block_on(self.ask(requests, limit, asking)).unwrap_or_else(not_sent);
+        }
         match self.with_look(requests) {
             Ok(Some(all)) => self.judged(requests, self.arrive(self.send_somewhere(&all, limit, asking), None)),
             Ok(None) => self.arrive(self.send_somewhere(requests, limit, asking), None),

@@ -397,6 +397,28 @@ fn granted_to(heard: &[Heard]) -> Vec<u128> {
 }
 
 #[test]
+fn many_blocking_callers_share_a_connection_and_few_have_one_each() {
+    let server = Server::start("");
+    let store =
+        Arc::new(Redis::new(Config::read(&mut Uri::parse(&server.url(), ConnectOptions::default()).unwrap()).unwrap()));
+    server.run(&["CLIENT", "PAUSE", "1000"]);
+    let callers: Vec<_> = (1..=40)
+        .map(|who| {
+            let store = store.clone();
+            std::thread::spawn(move || ask(&store, acquire(who, false)))
+        })
+        .collect();
+    let granted = callers.into_iter().map(|caller| caller.join().unwrap());
+    let granted = granted.filter(is_granted).count();
+    assert_eq!(granted, 1);
+    let said = server.run(&["INFO", "clients"]);
+    let redis::Value::BulkString(said) = said else { panic!("{said:?}") };
+    let said = String::from_utf8(said).unwrap();
+    // And whoever asks.
+    assert!(said.contains("connected_clients:10\r\n"), "{said}");
+}
+
+#[test]
 fn a_server_that_is_full_hands_claims_on() {
     let server = Server::start("");
     let store = server.store();
