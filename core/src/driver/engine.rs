@@ -400,7 +400,7 @@ impl Engine {
         while !is_told && !todo.is_empty() {
             let send = todo.remove(0);
             let answered = self.heard(1, self.store.call(&send.requests, limit));
-            let follow = send.entry.answered(self, send.slot, send.id, answered);
+            let follow = send.answered(self, &answered);
             limit = self.limit(follow.machine.at, deadline);
             is_told = follow.tells();
             append(&mut todo, self.perform_local(&send.entry, follow));
@@ -419,7 +419,7 @@ impl Engine {
             let mut flight = Flight { engine: self, sends: todo, limit };
             let answered = self.heard(1, self.call_async(&flight.sends[0].requests, limit).await);
             let send = flight.sends.remove(0);
-            let follow = send.entry.answered(self, send.slot, send.id, answered);
+            let follow = send.answered(self, &answered);
             is_told = follow.tells();
             let more = self.perform_local(&send.entry, follow);
             append(&mut flight.sends, more);
@@ -895,7 +895,7 @@ impl Drop for Flight<'_> {
             return;
         }
         let send = self.sends.remove(0);
-        let follow = send.entry.answered(self.engine, send.slot, send.id, self.engine.abandoned(self.limit));
+        let follow = send.answered(self.engine, &self.engine.abandoned(self.limit));
         self.engine.perform_in_background(&send.entry, follow);
         self.engine.send_in_background(std::mem::take(&mut self.sends));
     }

@@ -28,7 +28,7 @@ use crate::platform::mutex::locked;
 use crate::protocol::{AttemptId, Channel, InboxId, Layout, Op, Protocol, Requests, StoreEvent};
 use crate::session::{Answer, Inbox, RequestId};
 use crate::share::Share;
-use crate::stores::{Answered, Outcome};
+use crate::stores::Answered;
 use crate::time::Time;
 
 /// What the driver knows waiting tasks and holds by.
@@ -70,6 +70,11 @@ pub(crate) struct Outbound {
 impl Outbound {
     pub(crate) fn of(entry: &Arc<Entry>, Outgoing { slot, id, requests }: Outgoing) -> Self {
         Outbound { entry: entry.clone(), slot, id, requests }
+    }
+
+    /// It ended so.
+    pub(crate) fn answered(&self, engine: &Engine, Answered { sent, outcome }: &Answered) -> Effects {
+        self.entry.answered(engine, (self.slot, self.id), *sent, outcome.as_answer())
     }
 }
 
@@ -319,22 +324,19 @@ impl Entry {
         self.handle(engine, Event::Retract { secret })
     }
 
-    /// A write of this entry ended.
-    pub(crate) fn answered(self: &Arc<Self>, engine: &Engine, slot: u64, id: RequestId, answered: Answered) -> Effects {
-        let Answered { sent, outcome } = answered;
-        let permits = match &outcome {
-            Outcome::Replies(replies) if id.op == Op::Acquire => self.layout.other_permits(replies),
+    /// A write of this entry, sent then, ended so.
+    pub(crate) fn answered(
+        self: &Arc<Self>,
+        engine: &Engine,
+        (slot, id): (u64, RequestId),
+        sent: Time,
+        answer: Answer<'_>,
+    ) -> Effects {
+        let permits = match answer {
+            Answer::Replies(replies) if id.op == Op::Acquire => self.layout.other_permits(replies),
             _ => None,
         };
-        let event = |answer| Event::Answered { slot, id, sent, answer };
-        let mut effects = match outcome {
-            Outcome::Replies(replies) => self.handle(engine, event(Answer::Replies(&replies))),
-            Outcome::NotSent(error) => self.handle(engine, event(Answer::NotSent(error))),
-            Outcome::Unknown { error, void_after } => self.handle(engine, event(Answer::Unknown { error, void_after })),
-            Outcome::Partly { replies, void_after, .. } => {
-                self.handle(engine, event(Answer::Partly { replies: &replies, void_after }))
-            }
-        };
+        let mut effects = self.handle(engine, Event::Answered { slot, id, sent, answer });
         effects.permits = permits;
         effects
     }

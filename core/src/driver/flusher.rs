@@ -15,8 +15,8 @@ use super::entry::{Entry, Outbound};
 use crate::platform::fence;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
-use crate::protocol::{BATCH, Op, Requests, share_of_batch};
-use crate::session::RequestId;
+use crate::protocol::{BATCH, Op, Reply, Requests, share_of_batch};
+use crate::session::{Answer, RequestId};
 use crate::stores::{Answered, Outcome};
 
 /// Batches under way at once, so that the store need not wait for us while we read its answers.
@@ -181,25 +181,27 @@ pub(crate) fn joined(writes: Vec<Outbound>) -> (Requests, Vec<Part>) {
 /// Gives each write of a batch its part of the answer.
 pub(crate) fn distribute(engine: &Engine, parts: Vec<Part>, answered: Answered) {
     let Answered { sent, outcome } = engine.heard(parts.len() as u64, answered);
-    let mut answer: Box<dyn FnMut(usize) -> Outcome> = match outcome {
-        Outcome::Replies(replies) => {
-            let mut replies = replies.into_iter();
-            Box::new(move |count| Outcome::Replies(replies.by_ref().take(count).collect()))
-        }
-        Outcome::NotSent(error) => Box::new(move |_| Outcome::NotSent(error.clone())),
-        Outcome::Unknown { error, void_after } => {
-            Box::new(move |_| Outcome::Unknown { error: error.clone(), void_after })
-        }
-        Outcome::Partly { replies, error, void_after } => {
-            let mut replies = replies.into_iter();
-            Box::new(move |count| Outcome::of(replies.by_ref().take(count).collect(), Some(error.clone()), void_after))
-        }
-    };
+    let mut from = 0;
     for Part { entry, slot, id, requests } in parts {
-        let outcome = answer(requests);
-        let follow = entry.answered(engine, slot, id, Answered { sent, outcome });
+        let partly;
+        let answer = match &outcome {
+            Outcome::Replies(replies) => Answer::Replies(share(replies, from, requests)),
+            Outcome::Partly { replies, error, void_after } => {
+                partly = Outcome::of(share(replies, from, requests).to_vec(), Some(error.clone()), *void_after);
+                partly.as_answer()
+            }
+            of_all => of_all.as_answer(),
+        };
+        from += requests;
+        let follow = entry.answered(engine, (slot, id), sent, answer);
         engine.perform_in_background(&entry, follow);
     }
+}
+
+/// Those of `count` requests, or as many of them as there are.
+fn share(replies: &[Reply], from: usize, count: usize) -> &[Reply] {
+    let left = replies.get(from..).unwrap_or_default();
+    left.get(..count).unwrap_or(left)
 }
 
 #[cfg(test)]

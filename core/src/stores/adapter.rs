@@ -17,7 +17,7 @@ use crate::finding::Finding;
 use crate::lease::Sighting;
 use crate::platform::{clock, runtime};
 use crate::protocol::{Channel, InboxId, Inquiry, Layout, Reply, Requests, StoreEvent};
-use crate::session::Inbox;
+use crate::session::{Answer, Inbox};
 use crate::time::Time;
 
 /// Something to be awaited on any thread.
@@ -73,6 +73,16 @@ impl Outcome {
             _ if !replies.iter().all(is_silent) => Outcome::Partly { replies, error, void_after },
             Some(void_after) => Outcome::Unknown { error, void_after },
             None => Outcome::NotSent(error),
+        }
+    }
+
+    /// As a session is told of it.
+    pub(crate) fn as_answer(&self) -> Answer<'_> {
+        match self {
+            Outcome::Replies(replies) => Answer::Replies(replies),
+            Outcome::NotSent(error) => Answer::NotSent(error.clone()),
+            Outcome::Unknown { error, void_after } => Answer::Unknown { error: error.clone(), void_after: *void_after },
+            Outcome::Partly { replies, void_after, .. } => Answer::Partly { replies, void_after: *void_after },
         }
     }
 }
