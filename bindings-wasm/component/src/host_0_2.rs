@@ -12,7 +12,7 @@ use crate::{CLOSING, Running, Shared};
 
 #[cfg_attr(feature = "etcd", path = "host_0_2/http.rs")]
 #[cfg_attr(not(feature = "etcd"), path = "host_0_2/sockets.rs")]
-mod network;
+pub(crate) mod network;
 
 pub(crate) fn now() -> Time {
     Time::from_nanos(monotonic_clock::now())

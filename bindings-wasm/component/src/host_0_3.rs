@@ -1,37 +1,33 @@
-//! The host, by WASI 0.3: sockets that the engine's lines are, the clock, randomness, and work in the background.
+//! The host, by WASI 0.3: the clock, randomness, and work in the background on all that the engine wants of the network.
 //!
 //! Calls are tasks that wait beside one another. One of them works for all, and goes on when its own call has an
 //! answer, for as long as something is held or asked; a task that only waits is woken once the engine has what it waits
 //! for. A call that has no answer yet may be cancelled, and all that runs in its task with it, so the first call that
 //! has one goes on with the work.
 //!
-//! To leave off reading, or waiting for a time, may take a moment, in which the host lets other calls in. So
-//! connections are worked on, and dropped, while the client is not borrowed.
+//! To leave off reading, or waiting for a time, may take a moment, in which the host lets other calls in. So lines are
+//! worked on, and dropped, while the client is not borrowed.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
-use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::{cell::RefCell, mem};
+use std::{io, mem};
 
-use lockwright_machines::reach::unknown_host;
 use lockwright_machines::time::Time;
-use lockwright_wasm_engine::redis::{Action, Which};
 use lockwright_wasm_engine::{Asked, Random, Ticket};
 use wasip3::clocks::monotonic_clock;
 use wasip3::random::random::get_random_u64;
-use wasip3::sockets::ip_name_lookup::{self, resolve_addresses};
-use wasip3::sockets::types::{
-    ErrorCode, IpAddress, IpAddressFamily, IpSocketAddress, Ipv4SocketAddress, Ipv6SocketAddress, TcpSocket,
-};
-use wasip3::wit_stream;
-use wit_bindgen::{StreamReader, StreamResult, StreamWriter, spawn_local};
+use wit_bindgen::{StreamReader, StreamResult, spawn_local};
 
-use crate::layer::Security;
-pub(crate) use crate::layer::{Engine, open};
+use self::network::{End, Means, Name, Wire};
+pub(crate) use self::network::{Engine, open};
 use crate::{Running, Shared};
+
+#[cfg_attr(not(feature = "etcd"), path = "host_0_3/sockets.rs")]
+pub(crate) mod network;
 
 /// How much is read at a time.
 const ROOM: usize = 8 << 10;
@@ -110,7 +106,7 @@ impl Shared {
         self.tell(let_go);
     }
 
-    /// Ends both connections.
+    /// Ends all that is open.
     pub(crate) fn hang_up(&self) {
         self.tell(|engine, _| engine.hang_up());
         self.drop_old();
@@ -175,34 +171,31 @@ impl Shared {
         }
     }
 
-    /// Takes both connections as far as they come.
+    /// Takes each line as far as it comes.
     fn advance(&self, cx: &mut Context<'_>) {
-        loop {
-            let more = [Which::Requests, Which::Inbox].map(|which| self.step(which, false, cx));
-            self.drop_old();
-            if more == [false, false] {
-                return;
-            }
-        }
+        while self.step_each(false, cx) {}
     }
 
-    /// Takes a connection as far as it comes, or has it rest; whether anything happened on it.
-    fn step(&self, which: Which, rests: bool, cx: &mut Context<'_>) -> bool {
-        let (wire, connection) = self.0.borrow_mut().network.of(which).lend();
-        let Some(mut connection) = connection else { return false };
+    /// Takes each line a step further, or has it rest; whether anything happened on one.
+    fn step_each(&self, rests: bool, cx: &mut Context<'_>) -> bool {
+        let names: Vec<Name> = self.0.borrow().network.lines.open.iter().map(|line| line.name).collect();
+        let more = names.into_iter().fold(false, |more, name| self.step(name, rests, cx) | more);
+        self.drop_old();
+        more
+    }
+
+    fn step(&self, name: Name, rests: bool, cx: &mut Context<'_>) -> bool {
+        let Some((wire, mut run)) = self.0.borrow_mut().network.lines.lend(name) else { return false };
         wire.borrow_mut().rests = rests;
-        let end = match connection.as_mut().poll(cx) {
-            Poll::Ready(error) => Some(error),
+        let end = match run.as_mut().poll(cx) {
+            Poll::Ready(end) => Some(end),
             Poll::Pending => None,
         };
         let Running { engine, network } = &mut *self.0.borrow_mut();
-        // Else it was hung up meanwhile.
-        if !Rc::ptr_eq(&network.of(which).wire, &wire) {
-            network.old.push(connection);
+        if !network.lines.give_back(name, &wire, run) {
             return false;
         }
-        network.of(which).connection = Some(connection);
-        let more = network.tell(engine, which, end);
+        let more = network.tell(engine, name, &wire, end);
         network.perform(engine);
         more
     }
@@ -219,18 +212,15 @@ impl Shared {
 
     /// Ends the work, unless something comes meanwhile; whether it did.
     fn rest(&self, number: u64, cx: &mut Context<'_>) -> bool {
-        for which in [Which::Requests, Which::Inbox] {
-            self.step(which, true, cx);
-        }
+        self.step_each(true, cx);
         let alarms = mem::take(&mut self.0.borrow_mut().network.alarms);
         drop(alarms);
-        self.drop_old();
         let Running { engine, network } = &mut *self.0.borrow_mut();
         network.may_rest(engine) && network.work.take_if(|work| work.number == number).is_some()
     }
 
     fn drop_old(&self) {
-        let old = mem::take(&mut self.0.borrow_mut().network.old);
+        let old = mem::take(&mut self.0.borrow_mut().network.lines.old);
         drop(old);
     }
 
@@ -279,49 +269,81 @@ impl Drop for Worker {
     }
 }
 
-/// What a connection and the engine have for one another.
-#[derive(Default)]
-struct Wire {
-    is_connected: bool,
-    came: Vec<u8>,
-    unsent: Vec<u8>,
-    is_sending: bool,
-    /// Nothing is to be read: what is being read would keep the task under way that reads.
-    rests: bool,
-}
-
-type Ended = Pin<Box<dyn Future<Output = io::Error>>>;
+type Run = Pin<Box<dyn Future<Output = End>>>;
 type Alarm = Pin<Box<dyn Future<Output = ()>>>;
 
-/// One connection, from its name to its end.
-#[derive(Default)]
-struct Socket {
+/// What goes on beside the engine, from its beginning to its end.
+struct Line {
+    name: Name,
     wire: Rc<RefCell<Wire>>,
-    /// There is one, though whoever works may have it.
-    is_there: bool,
-    connection: Option<Ended>,
-    /// The engine knows that it is connected.
-    is_told: bool,
+    /// Whoever works may have it.
+    run: Option<Run>,
 }
 
-/// Both connections of a client, and whoever waits.
+/// All lines of a client.
+#[derive(Default)]
+struct Lines {
+    /// Too few for a map.
+    open: Vec<Line>,
+    /// Ended, and not to be dropped while the client is borrowed.
+    old: Vec<Run>,
+}
+
+impl Lines {
+    fn begin<R: Future<Output = End> + 'static>(&mut self, name: Name, run: impl FnOnce(Rc<RefCell<Wire>>) -> R) {
+        self.end(name);
+        let wire = Rc::<RefCell<Wire>>::default();
+        let run: Run = Box::pin(run(wire.clone()));
+        self.open.push(Line { name, wire, run: Some(run) });
+    }
+
+    fn get(&mut self, name: Name) -> Option<&mut Line> {
+        self.open.iter_mut().find(|line| line.name == name)
+    }
+
+    fn end(&mut self, name: Name) {
+        let ended = self.open.extract_if(.., |line| line.name == name);
+        self.old.extend(ended.filter_map(|line| line.run));
+    }
+
+    fn lend(&mut self, name: Name) -> Option<(Rc<RefCell<Wire>>, Run)> {
+        let line = self.get(name)?;
+        Some((line.wire.clone(), line.run.take()?))
+    }
+
+    /// Whether it has not been ended meanwhile.
+    fn give_back(&mut self, name: Name, wire: &Rc<RefCell<Wire>>, run: Run) -> bool {
+        match self.get(name) {
+            Some(line) if Rc::ptr_eq(&line.wire, wire) => line.run = Some(run),
+            _ => {
+                self.old.push(run);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn may_rest(&self) -> bool {
+        self.open.iter().all(|line| line.run.is_some() && line.wire.borrow().may_rest())
+    }
+}
+
+/// The lines of a client, and whoever waits.
 #[derive(Default)]
 pub(crate) struct Network {
-    requests: Socket,
-    inbox: Socket,
+    means: Means,
+    lines: Lines,
     waits: BTreeMap<u64, Wait>,
     work: Option<Work>,
     alarms: Vec<(Time, Alarm)>,
-    /// Hung up, and not to be dropped while the client is borrowed.
-    old: Vec<Ended>,
     /// The wait that ended last in the call that runs.
     returning: Option<u64>,
     last_number: u64,
 }
 
 impl Network {
-    pub(crate) fn new(Security::Plain: Security) -> Self {
-        Network::default()
+    pub(crate) fn new(means: Means) -> Self {
+        Network { means, ..Network::default() }
     }
 
     fn begin_wait(&mut self) -> u64 {
@@ -332,13 +354,6 @@ impl Network {
     fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
-    }
-
-    fn of(&mut self, which: Which) -> &mut Socket {
-        match which {
-            Which::Requests => &mut self.requests,
-            Which::Inbox => &mut self.inbox,
-        }
     }
 
     fn wake_worker(&mut self) {
@@ -357,46 +372,13 @@ impl Network {
     /// Does what the engine wants done.
     fn perform(&mut self, engine: &mut Engine) {
         while let Some(action) = engine.next_action() {
-            match action {
-                Action::Dial(which) => {
-                    let wire = Rc::<RefCell<Wire>>::default();
-                    let (host, port) = (engine.store().config().host.to_string(), engine.store().config().port);
-                    let connection: Ended = Box::pin(connection(wire.clone(), host, port));
-                    self.replace(which, Socket { wire, is_there: true, connection: Some(connection), is_told: false });
-                }
-                Action::Send(which, bytes) => self.of(which).wire.borrow_mut().unsent.extend(bytes),
-                Action::HangUp(which) => self.replace(which, Socket::default()),
-            }
+            self.act(engine, action);
         }
-    }
-
-    fn replace(&mut self, which: Which, socket: Socket) {
-        let old = mem::replace(self.of(which), socket);
-        self.old.extend(old.connection);
-    }
-
-    /// Tells the engine what happened on a connection; whether anything did.
-    fn tell(&mut self, engine: &mut Engine, which: Which, end: Option<io::Error>) -> bool {
-        let socket = self.of(which);
-        let is_new = socket.wire.borrow().is_connected && !mem::replace(&mut socket.is_told, true);
-        let came = mem::take(&mut socket.wire.borrow_mut().came);
-        if is_new {
-            engine.dialled(which, now());
-        }
-        if !came.is_empty() {
-            engine.came(which, now(), &came);
-        }
-        let more = is_new || !came.is_empty() || end.is_some();
-        if let Some(error) = end {
-            self.replace(which, Socket::default());
-            engine.ended(which, now(), error);
-        }
-        more
     }
 
     /// Whether nothing is held, asked or awaited.
     fn may_rest(&self, engine: &Engine) -> bool {
-        self.waits.is_empty() && engine.is_over() && [&self.requests, &self.inbox].into_iter().all(Socket::may_rest)
+        self.waits.is_empty() && engine.is_over() && self.lines.may_rest()
     }
 
     /// When to look again.
@@ -406,76 +388,8 @@ impl Network {
     }
 }
 
-impl Socket {
-    fn lend(&mut self) -> (Rc<RefCell<Wire>>, Option<Ended>) {
-        (self.wire.clone(), self.connection.take())
-    }
-
-    fn may_rest(&self) -> bool {
-        let wire = self.wire.borrow();
-        !self.is_there || self.connection.is_some() && wire.is_connected && wire.unsent.is_empty() && !wire.is_sending
-    }
-}
-
-async fn connection(wire: Rc<RefCell<Wire>>, host: String, port: u16) -> io::Error {
-    match dialled(&host, port).await {
-        Ok(socket) => carried(&wire, socket).await,
-        Err(error) => error,
-    }
-}
-
-/// Connected with the first address of a name that it can be with.
-async fn dialled(host: &str, port: u16) -> io::Result<TcpSocket> {
-    let ips = match host.parse::<std::net::IpAddr>() {
-        Ok(std::net::IpAddr::V4(ip)) => vec![IpAddress::Ipv4(ip.octets().into())],
-        Ok(std::net::IpAddr::V6(ip)) => vec![IpAddress::Ipv6(ip.segments().into())],
-        Err(_) => resolve_addresses(host.to_owned()).await.map_err(unresolved)?,
-    };
-    let mut failed = unknown_host(io::ErrorKind::NotFound.into());
-    for ip in ips {
-        match connected(ip, port).await {
-            Ok(socket) => return Ok(socket),
-            Err(error) => failed = told(error),
-        }
-    }
-    Err(failed)
-}
-
-async fn connected(ip: IpAddress, port: u16) -> Result<TcpSocket, ErrorCode> {
-    let (family, address) = match ip {
-        IpAddress::Ipv4(address) => (IpAddressFamily::Ipv4, IpSocketAddress::Ipv4(Ipv4SocketAddress { port, address })),
-        IpAddress::Ipv6(address) => {
-            let address = Ipv6SocketAddress { port, flow_info: 0, address, scope_id: 0 };
-            (IpAddressFamily::Ipv6, IpSocketAddress::Ipv6(address))
-        }
-    };
-    let socket = TcpSocket::create(family)?;
-    socket.connect(address).await?;
-    Ok(socket)
-}
-
-/// Sends and receives until one of the two ends; why it did.
-async fn carried(wire: &RefCell<Wire>, socket: TcpSocket) -> io::Error {
-    let (mut input, received) = socket.receive();
-    let (mut output, unsent) = wit_stream::new();
-    let sent = socket.send(unsent);
-    wire.borrow_mut().is_connected = true;
-    let hears = {
-        let (mut reading, mut writing) = (pin!(read(wire, &mut input)), pin!(write(wire, &mut output)));
-        poll_fn(|cx| match (reading.as_mut().poll(cx), writing.as_mut().poll(cx)) {
-            (Poll::Ready(()), _) => Poll::Ready(true),
-            (_, Poll::Ready(())) => Poll::Ready(false),
-            _ => Poll::Pending,
-        })
-        .await
-    };
-    match if hears { received.await } else { sent.await } {
-        Ok(()) => io::ErrorKind::UnexpectedEof.into(),
-        Err(error) => told(error),
-    }
-}
-
-async fn read(wire: &RefCell<Wire>, input: &mut StreamReader<u8>) {
+/// Reads until the other side ends, or what it says is of no use.
+async fn read(wire: &RefCell<Wire>, input: &mut StreamReader<u8>) -> io::Result<()> {
     loop {
         poll_fn(|_| if wire.borrow().rests { Poll::Pending } else { Poll::Ready(()) }).await;
         let mut reading = pin!(input.read(Vec::with_capacity(ROOM)));
@@ -484,45 +398,9 @@ async fn read(wire: &RefCell<Wire>, input: &mut StreamReader<u8>) {
             if rests { Poll::Ready(reading.as_mut().cancel()) } else { reading.as_mut().poll(cx) }
         })
         .await;
-        wire.borrow_mut().came.extend(bytes);
+        wire.borrow_mut().hear(bytes)?;
         if matches!(result, StreamResult::Dropped) {
-            return;
+            return Ok(());
         }
     }
-}
-
-async fn write(wire: &RefCell<Wire>, output: &mut StreamWriter<u8>) {
-    loop {
-        let bytes = poll_fn(|_| {
-            let wire = &mut *wire.borrow_mut();
-            wire.is_sending = !wire.unsent.is_empty();
-            if wire.is_sending { Poll::Ready(mem::take(&mut wire.unsent)) } else { Poll::Pending }
-        })
-        .await;
-        if !output.write_all(bytes).await.is_empty() {
-            return;
-        }
-    }
-}
-
-fn unresolved(error: ip_name_lookup::ErrorCode) -> io::Error {
-    use ip_name_lookup::ErrorCode;
-    match error {
-        ErrorCode::AccessDenied => io::Error::new(io::ErrorKind::PermissionDenied, error.to_string()),
-        _ => unknown_host(io::Error::other(error.to_string())),
-    }
-}
-
-/// What the host says, as a system would.
-fn told(error: ErrorCode) -> io::Error {
-    let kind = match error {
-        ErrorCode::AccessDenied | ErrorCode::NotSupported => io::ErrorKind::PermissionDenied,
-        ErrorCode::Timeout => io::ErrorKind::TimedOut,
-        ErrorCode::ConnectionRefused => io::ErrorKind::ConnectionRefused,
-        ErrorCode::ConnectionReset | ErrorCode::ConnectionAborted => io::ErrorKind::ConnectionReset,
-        ErrorCode::ConnectionBroken => io::ErrorKind::BrokenPipe,
-        ErrorCode::RemoteUnreachable => io::ErrorKind::HostUnreachable,
-        _ => io::ErrorKind::Other,
-    };
-    io::Error::new(kind, error.to_string())
 }

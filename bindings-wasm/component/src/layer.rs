@@ -1,7 +1,5 @@
-//! What lies between the engine's bytes and those on a socket: nothing, or TLS in the component that has it, which is
-//! one for WASI 0.2.
+//! What lies between the engine's bytes and those on a socket: nothing, or TLS in the component that has it.
 
-#[cfg(feature = "wasi-0-2")]
 use std::io;
 
 use lockwright_machines::address::invalid;
@@ -9,7 +7,7 @@ use lockwright_machines::error::Result;
 use lockwright_wasm_engine::redis::{Config, Redis};
 
 use crate::bindings::api;
-use crate::host::{self, Network};
+use crate::host::{self, Network, network};
 
 /// The engine of a client whose server is reached by sockets.
 pub(crate) type Engine = lockwright_wasm_engine::Engine<Redis>;
@@ -22,25 +20,24 @@ struct Wasi;
 #[cfg(feature = "tls")]
 impl lockwright_wasm_tls::Host for Wasi {
     fn fill(bytes: &mut [u8]) -> bool {
-        bytes.copy_from_slice(&wasip2::random::random::get_random_bytes(bytes.len() as u64));
-        true
+        network::fill(bytes)
     }
 
     fn since_1970() -> std::time::Duration {
-        let now = wasip2::clocks::wall_clock::now();
-        std::time::Duration::new(now.seconds, now.nanoseconds)
+        network::since_1970()
     }
 }
 
 /// How the server is reached.
+#[derive(Default)]
 pub(crate) enum Security {
+    #[default]
     Plain,
     #[cfg(feature = "tls")]
     Tls(lockwright_wasm_tls::Tls),
 }
 
 /// The same of one connection.
-#[cfg(feature = "wasi-0-2")]
 pub(crate) enum Layer {
     Plain,
     #[cfg(feature = "tls")]
@@ -65,14 +62,13 @@ fn secured(config: Config, given: api::Certificates) -> Result<(Config, Security
         let tls = lockwright_wasm_tls::Tls::new::<Wasi>(&config.host, &given)?;
         return Ok((config, Security::Tls(tls)));
     }
-    let config = config.without_tls("take lockwright-tls.component.wasm, for hosts of WASI 0.2")?;
+    let config = config.without_tls(&format!("take {}", network::WITH_TLS))?;
     if ca.is_some() || cert.is_some() || key.is_some() {
         return Err(invalid("certificates are for rediss://, the address with TLS"));
     }
     Ok((config, Security::Plain))
 }
 
-#[cfg(feature = "wasi-0-2")]
 impl Security {
     /// That of a connection which begins.
     pub(crate) fn begin(&self) -> io::Result<Layer> {
@@ -84,7 +80,6 @@ impl Security {
     }
 }
 
-#[cfg(feature = "wasi-0-2")]
 impl Layer {
     /// Whether the server can be spoken to.
     pub(crate) fn is_open(&self) -> bool {

@@ -19,6 +19,23 @@ use super::now;
 pub(crate) use crate::layer::{Engine, open};
 use crate::layer::{Layer, Security};
 
+/// The component that has TLS.
+pub(crate) const WITH_TLS: &str = "lockwright-tls.component.wasm";
+
+/// Fills these with random bytes; whether it could.
+#[cfg(feature = "tls")]
+pub(crate) fn fill(bytes: &mut [u8]) -> bool {
+    bytes.copy_from_slice(&wasip2::random::random::get_random_bytes(bytes.len() as u64));
+    true
+}
+
+/// How long after the beginning of 1970 it is.
+#[cfg(feature = "tls")]
+pub(crate) fn since_1970() -> std::time::Duration {
+    let now = wasip2::clocks::wall_clock::now();
+    std::time::Duration::new(now.seconds, now.nanoseconds)
+}
+
 /// How much is read at a time.
 const ROOM: u64 = 8 << 10;
 
