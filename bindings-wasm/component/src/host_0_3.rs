@@ -26,6 +26,7 @@ use self::network::{End, Means, Name, Wire};
 pub(crate) use self::network::{Engine, open};
 use crate::{Running, Shared};
 
+#[cfg_attr(feature = "etcd", path = "host_0_3/http.rs")]
 #[cfg_attr(not(feature = "etcd"), path = "host_0_3/sockets.rs")]
 pub(crate) mod network;
 

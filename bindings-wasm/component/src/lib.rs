@@ -9,6 +9,8 @@
 mod convert;
 #[cfg(not(feature = "etcd"))]
 mod layer;
+#[cfg(feature = "etcd")]
+mod posts;
 mod primitives;
 
 #[cfg_attr(feature = "wasi-0-2", path = "host_0_2.rs")]

@@ -3,40 +3,21 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use lockwright_machines::address::invalid;
-use lockwright_machines::error::Result;
-use lockwright_machines::reach::unknown_host;
-use lockwright_machines::stores::etcd::gateway::REQUIRES_LEADER;
-use lockwright_wasm_engine::etcd::{Action, Config, Etcd, Post};
+use lockwright_wasm_engine::etcd::{Action, Post};
 use wasip2::http::outgoing_handler::handle;
 use wasip2::http::types::{
-    ErrorCode, Fields, FutureIncomingResponse, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest,
+    Fields, FutureIncomingResponse, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest,
     RequestOptions, Scheme, http_error_code,
 };
 use wasip2::io::poll::Pollable;
 use wasip2::io::streams::{InputStream, OutputStream, StreamError};
 
-use super::{now, random};
-use crate::bindings::api;
-
-/// The engine of a client whose server is reached by HTTP.
-pub(crate) type Engine = lockwright_wasm_engine::Engine<Etcd>;
+use super::now;
+pub(crate) use crate::posts::{Engine, open};
+use crate::posts::{Manner, fields, refused, told};
 
 /// How much is read at a time.
 const ROOM: u64 = 8 << 10;
-
-/// A client of the cluster at `address`, and its requests.
-///
-/// # Errors
-/// `invalid_config` for what is wrong, and for certificates, since TLS is the host's; `unsupported` for what is not to
-/// be had.
-pub(crate) fn open(address: &str, certificates: api::Certificates) -> Result<(Engine, Network)> {
-    let api::Certificates { ca, cert, key } = certificates;
-    if ca.is_some() || cert.is_some() || key.is_some() {
-        return Err(invalid("certificates cannot be given here: TLS is the host's, which knows whom it trusts"));
-    }
-    Ok((Engine::new(Etcd::new(Config::read(address, "wasm")?), random()), Network::default()))
-}
 
 /// One request, from when it is posted to the end of its answer. A stream goes before what it is of.
 enum Exchange {
@@ -82,12 +63,16 @@ impl Exchange {
 }
 
 /// The requests of a client that have not ended, by their numbers.
-#[derive(Default)]
 pub(crate) struct Network {
+    manner: Manner,
     exchanges: BTreeMap<u64, Exchange>,
 }
 
 impl Network {
+    pub(crate) fn new(manner: Manner) -> Self {
+        Network { manner, exchanges: BTreeMap::new() }
+    }
+
     /// Takes each exchange a step further; whether one could be.
     pub(super) fn advance(&mut self, engine: &mut Engine) -> bool {
         let numbers: Vec<u64> = self.exchanges.keys().copied().collect();
@@ -98,7 +83,7 @@ impl Network {
         match action {
             Action::Post(post) => {
                 let number = post.number;
-                match begin(engine.store(), post) {
+                match begin(self.manner, post) {
                     Ok(future) => {
                         self.exchanges.insert(number, Exchange::Asked(future));
                     }
@@ -147,21 +132,17 @@ fn body_of(response: &IncomingResponse) -> Option<(InputStream, IncomingBody)> {
 }
 
 /// Sends a request.
-fn begin(etcd: &Etcd, post: Post) -> io::Result<FutureIncomingResponse> {
-    let refused = |()| io::Error::new(io::ErrorKind::InvalidInput, "the host takes no such request");
-    let token = post.token.iter().map(|token| ("authorization", &**token));
-    let headers = [("content-type", "application/json"), REQUIRES_LEADER].into_iter().chain(token);
-    let headers: Vec<_> = headers.map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec())).collect();
-    let headers = Fields::from_list(&headers).map_err(|_| refused(()))?;
+fn begin(manner: Manner, post: Post) -> io::Result<FutureIncomingResponse> {
+    let headers = Fields::from_list(&fields(&post)).map_err(refused)?;
     let request = OutgoingRequest::new(headers);
     request.set_method(&Method::Post).map_err(refused)?;
-    request.set_scheme(Some(if etcd.config().is_secure { &Scheme::Https } else { &Scheme::Http })).map_err(refused)?;
+    request.set_scheme(Some(if manner.is_secure { &Scheme::Https } else { &Scheme::Http })).map_err(refused)?;
     request.set_authority(Some(&post.member)).map_err(refused)?;
     request.set_path_with_query(Some(post.path)).map_err(refused)?;
     let body = request.body().map_err(refused)?;
     let options = RequestOptions::new();
     // Where the host has no such limit of its own, the engine's is the only one.
-    let _ = options.set_connect_timeout(Some(u64::try_from(etcd.connect_timeout().as_nanos()).unwrap_or(u64::MAX)));
+    let _ = options.set_connect_timeout(Some(manner.connect_timeout));
     let future = handle(request, Some(options)).map_err(told)?;
     write(body, post.body.as_bytes());
     Ok(future)
@@ -175,7 +156,7 @@ fn write(body: OutgoingBody, bytes: &[u8]) {
     let _ = OutgoingBody::finish(body, None);
 }
 
-fn write_all(output: &OutputStream, mut bytes: &[u8]) -> std::result::Result<(), StreamError> {
+fn write_all(output: &OutputStream, mut bytes: &[u8]) -> Result<(), StreamError> {
     while !bytes.is_empty() {
         let room = usize::try_from(output.check_write()?).unwrap_or(usize::MAX);
         let (part, rest) = bytes.split_at(room.min(bytes.len()));
@@ -187,23 +168,4 @@ fn write_all(output: &OutputStream, mut bytes: &[u8]) -> std::result::Result<(),
         bytes = rest;
     }
     output.flush()
-}
-
-/// What the host says, as a system would.
-fn told(error: ErrorCode) -> io::Error {
-    let kind = match error {
-        ErrorCode::DnsTimeout | ErrorCode::DnsError(_) | ErrorCode::DestinationNotFound => {
-            return unknown_host(io::Error::other(error.to_string()));
-        }
-        ErrorCode::DestinationUnavailable | ErrorCode::DestinationIpUnroutable => io::ErrorKind::HostUnreachable,
-        ErrorCode::DestinationIpProhibited | ErrorCode::HttpRequestDenied => io::ErrorKind::PermissionDenied,
-        ErrorCode::ConnectionRefused => io::ErrorKind::ConnectionRefused,
-        ErrorCode::ConnectionTimeout => io::ErrorKind::TimedOut,
-        ErrorCode::TlsProtocolError | ErrorCode::TlsCertificateError | ErrorCode::TlsAlertReceived(_) => {
-            io::ErrorKind::InvalidInput
-        }
-        ErrorCode::HttpProtocolError => io::ErrorKind::InvalidData,
-        _ => io::ErrorKind::ConnectionReset,
-    };
-    io::Error::new(kind, error.to_string())
 }

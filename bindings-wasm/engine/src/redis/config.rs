@@ -30,7 +30,8 @@ pub struct Config {
 /// The scheme of addresses of lock servers.
 const OURS: &str = "lockwright";
 /// Where there is etcd.
-const ETCD: &str = "take lockwright-etcd.component.wasm, for hosts of WASI 0.2 that have wasi:http";
+const ETCD: &str =
+    "take lockwright-etcd.component.wasm, or for WASI 0.3 lockwright-etcd.async.component.wasm; they want wasi:http";
 
 /// The address of a lock server, which is a name.
 ///
