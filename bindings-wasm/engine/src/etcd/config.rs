@@ -37,7 +37,9 @@ impl Config {
         let is_secure = match uri.scheme() {
             "etcd" => false,
             "etcds" => true,
-            other => return Err(elsewhere(other, "etcd, etcds", "take etcd://, or lockwright.component.wasm")),
+            other => {
+                return Err(elsewhere(other, "etcd, etcds", "take etcd://, or the component without etcd in its name"));
+            }
         };
         let members = members(uri)?;
         without_files(&uri.connect, is_secure)?;
