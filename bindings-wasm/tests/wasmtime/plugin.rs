@@ -17,7 +17,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use bindings::lockwright::async_locks::locks::{Client, Error, LockOptions};
+use bindings::lockwright::async_locks::locks::{Certificates, Client, Error, LockOptions};
 use wasip3::cli::environment::get_environment;
 use wasip3::clocks::monotonic_clock::wait_for;
 use wasip3::exports::http::handler::Guest;
@@ -66,9 +66,11 @@ fn client() -> Result<Rc<Client>, Error> {
     CLIENT.with_borrow_mut(|client| match client {
         Some(client) => Ok(client.clone()),
         None => {
-            let address = get_environment().into_iter().find(|(name, _)| name == "LOCKWRIGHT_URL");
-            let address = address.map(|(_, address)| address).unwrap_or_default();
-            Ok(client.insert(Rc::new(Client::connect(&address)?)).clone())
+            let given =
+                |wanted: &str| get_environment().into_iter().find(|(name, _)| name == wanted).map(|(_, text)| text);
+            let [ca, cert, key] = ["CA", "CERT", "KEY"].map(given);
+            let address = given("LOCKWRIGHT_URL").unwrap_or_default();
+            Ok(client.insert(Rc::new(Client::connect_with(&address, &Certificates { ca, cert, key })?)).clone())
         }
     })
 }
@@ -94,6 +96,12 @@ async fn answered(path: &str) -> Result<&'static str, Error> {
             guard.release().await?;
             Ok(if lost { "lost" } else { "held" })
         }
+        "renew" => {
+            let guard = lock.acquire(None).await?;
+            wait_for(time).await;
+            guard.renew(None).await.map(|()| "renewed")
+        }
+        "latch" => client.latch(name, 1, Some(60_000))?.wait(None).await.map(|_| "open"),
         _ => Ok("nothing"),
     }
 }
