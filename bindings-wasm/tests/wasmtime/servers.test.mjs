@@ -7,6 +7,7 @@ import { createServer } from 'node:http'
 import { createServer as createSilent } from 'node:net'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { createServer as createSecure } from 'node:tls'
 
 import { connect } from '../../../bindings-node/dist/index.mjs'
 import { stopAll } from '../edge_host.mjs'
@@ -122,6 +123,17 @@ describe('TLS', () => {
     assert.match(await refused(REDIS_TLS, bare.href), /authority that is not trusted.*code: "auth"/)
     const unknown = { certificates: { ca: file('ca') } }
     assert.match(await refused(REDIS_TLS, bare.href, unknown), /cert and key in the options of connect-with.*code: "auth"/)
+  })
+
+  test('a server that is not trusted hears why', async () => {
+    const site = createSecure({ cert: readFileSync(file('cert')), key: readFileSync(file('key')) })
+    site.listen(0, '127.0.0.1')
+    await once(site, 'listening')
+    const heard = once(site, 'tlsClientError')
+    assert.match(await refused(REDIS_TLS, at(REDIS_TLS, SHORT, site.address().port)), /code: "auth"/)
+    const [{ code }] = await heard
+    assert.match(code, /ALERT/)
+    site.close()
   })
 
   test('a server without TLS is told, and one with it', async () => {
