@@ -1,4 +1,5 @@
-//! The host, by WASI 0.3: the clock, randomness, and work in the background on all that the engine wants of the network.
+//! The host, by WASI 0.3: the clock, randomness, and work in the background on all that the engine wants of the
+//! network.
 //!
 //! Calls are tasks that wait beside one another. One of them works for all, and goes on when its own call has an
 //! answer, for as long as something is held or asked; a task that only waits is woken once the engine has what it waits

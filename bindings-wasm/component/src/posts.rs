@@ -1,5 +1,5 @@
-//! What the hosts have in common that reach etcd by HTTP: which client that is, what a request says beside its body, and
-//! what an error of the host's means.
+//! What the hosts have in common that reach etcd by HTTP: which client that is, what a request says beside its body,
+//! and what an error of the host's means.
 
 use std::io;
 
