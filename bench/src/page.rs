@@ -238,7 +238,7 @@ mod tests {
         for (file, text) in pages(&Report::read_all(folder).unwrap()).unwrap() {
             let published = fs::read_to_string(folder.join(&file)).unwrap_or_default();
             let file = folder.join(file);
-            assert!(published == text, "{} is not what its figures give: render it again", file.display());
+            assert!(published == text, "{} is not what its figures give: run scripts/bench --render", file.display());
         }
     }
 

@@ -40,11 +40,16 @@ pub(crate) struct Options {
     out: PathBuf,
 }
 
+impl Options {
+    /// That process `pid` (or `self`) has the CPU that all are to share, unless they may use any.
+    fn check_cpus(&self, pid: &str) -> Result<()> {
+        if self.any_cpu { Ok(()) } else { same_cpu(pid) }
+    }
+}
+
 pub(crate) fn run(options: &Options) -> Result<()> {
     let rows = chosen(&options.rows)?;
-    if !options.any_cpu {
-        same_cpu("self")?;
-    }
+    options.check_cpus("self")?;
     refuse_load(options.loaded)?;
     let contenders = contenders(&options.contenders)?;
     let size = Size { rounds: options.rounds.into(), quick: options.quick };
@@ -61,7 +66,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             running = Some(Service::start(row.store, options)?);
         }
         let Some(service) = &running else { continue };
-        let report = measure(row, &mut service.reach()?, entrants, size)?;
+        let report = measure(row, &mut service.reach(options)?, entrants, size)?;
         report.write(&options.out)?;
         if !report.machine.is_quiet() {
             eprintln!("{}: LOADED: {}", row.id, page::load(&report.machine));
@@ -70,10 +75,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     page::render(&options.out)
 }
 
-/// What runs for some rows, on the CPU of this program unless that may use several.
+/// What runs for some rows, on the CPUs of this program.
 struct Service {
     store: Store,
-    is_pinned: bool,
     script: PathBuf,
     url: String,
 }
@@ -81,7 +85,7 @@ struct Service {
 impl Service {
     fn start(store: Store, options: &Options) -> Result<Self> {
         let script = options.services.join(store.service()).with_extension("sh");
-        let mut service = Service { store, is_pinned: !options.any_cpu, script, url: String::new() };
+        let mut service = Service { store, script, url: String::new() };
         service.tell("stop")?;
         service.url = service.tell("start")?.trim().to_owned();
         Ok(service)
@@ -95,11 +99,9 @@ impl Service {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    fn reach(&self) -> Result<MeasuredStore> {
+    fn reach(&self, options: &Options) -> Result<MeasuredStore> {
         let pids = addresses(&self.url)?.iter().map(|address| listener(address)).collect::<Result<Vec<_>>>()?;
-        if self.is_pinned {
-            pids.iter().try_for_each(|pid| same_cpu(&pid.to_string()))?;
-        }
+        pids.iter().try_for_each(|pid| options.check_cpus(&pid.to_string()))?;
         Ok(MeasuredStore { url: self.url.clone(), server: self.store.connect(&self.url)?, pids })
     }
 }
