@@ -104,7 +104,11 @@ impl Drop for Server {
 fn store(url: &str) -> Arc<Redis> {
     let separator = if url.contains('?') { '&' } else { '?' };
     let url = format!("{url}{separator}response_timeout=500ms&connect_timeout=1s");
-    Arc::new(Redis::new(Config::read(&mut Uri::parse(&url, ConnectOptions::default()).unwrap()).unwrap()))
+    opened(Uri::parse(&url, ConnectOptions::default()).unwrap())
+}
+
+fn opened(mut uri: Uri) -> Arc<Redis> {
+    Arc::new(Redis::new(Config::read(&mut uri).unwrap()))
 }
 
 fn terms(who: u128, inbox: InboxId) -> Terms {
@@ -399,8 +403,7 @@ fn granted_to(heard: &[Heard]) -> Vec<u128> {
 #[test]
 fn many_blocking_callers_share_a_connection_and_few_have_one_each() {
     let server = Server::start("");
-    let store =
-        Arc::new(Redis::new(Config::read(&mut Uri::parse(&server.url(), ConnectOptions::default()).unwrap()).unwrap()));
+    let store = opened(Uri::parse(&server.url(), ConnectOptions::default()).unwrap());
     server.run(&["CLIENT", "PAUSE", "1000"]);
     let callers: Vec<_> = (1..=40)
         .map(|who| {
@@ -706,8 +709,7 @@ fn a_program_that_hangs_over_its_password_holds_nobody_else_up() {
         })),
         ..ConnectOptions::default()
     };
-    let mut uri = Uri::parse(&format!("redis://127.0.0.1:{}", server.port), options).unwrap();
-    let hanging = Arc::new(Redis::new(Config::read(&mut uri).unwrap()));
+    let hanging = opened(Uri::parse(&server.url(), options).unwrap());
     let ears = Ears::open(&hanging, ONE);
     // The background has one thread; this needs it.
     let free = Ears::open(&server.store(), TWO);
@@ -723,7 +725,7 @@ fn a_program_without_a_password_gets_its_own_cause() {
         credentials: Some(Arc::new(|| Err("the vault is closed".into()))),
         ..ConnectOptions::default()
     };
-    let store = Arc::new(Redis::new(Config::read(&mut Uri::parse(&server.url(), options).unwrap()).unwrap()));
+    let store = opened(Uri::parse(&server.url(), options).unwrap());
     both(&store, |answered| {
         let error = unsent(answered);
         assert!(error.kind() == Kind::Auth && error.to_string().contains("the vault is closed"), "{error}");
