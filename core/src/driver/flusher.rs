@@ -185,9 +185,9 @@ pub(crate) fn distribute(engine: &Engine, parts: Vec<Part>, answered: Answered) 
     for Part { entry, slot, id, requests } in parts {
         let partly;
         let answer = match &outcome {
-            Outcome::Replies(replies) => Answer::Replies(share(replies, from, requests)),
+            Outcome::Replies(replies) => Answer::Replies(answers_to(replies, from, requests)),
             Outcome::Partly { replies, error, void_after } => {
-                partly = Outcome::of(share(replies, from, requests).to_vec(), Some(error.clone()), *void_after);
+                partly = Outcome::of(answers_to(replies, from, requests).to_vec(), Some(error.clone()), *void_after);
                 partly.as_answer()
             }
             of_all => of_all.as_answer(),
@@ -198,8 +198,8 @@ pub(crate) fn distribute(engine: &Engine, parts: Vec<Part>, answered: Answered) 
     }
 }
 
-/// Those of `count` requests, or as many of them as there are.
-fn share(replies: &[Reply], from: usize, count: usize) -> &[Reply] {
+/// The replies to `count` requests that stand there, or as many of them as there are.
+fn answers_to(replies: &[Reply], from: usize, count: usize) -> &[Reply] {
     let left = replies.get(from..).unwrap_or_default();
     left.get(..count).unwrap_or(left)
 }
