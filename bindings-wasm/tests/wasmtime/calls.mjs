@@ -32,10 +32,12 @@ function environment(address, certificates) {
   return { ...given, LOCKWRIGHT_URL: url.href }
 }
 
+/** Has Wasmtime serve all requests by one instance. */
+export const SHARED = ['--max-instance-reuse-count', '100000', '--max-instance-concurrent-reuse-count', '1000']
+
 /** Serves the plugin, one instance of it for all calls: how it is called, and what the host says. */
-export async function served(plugin, address, { certificates = {}, tcp = true, words = [] } = {}) {
-  const shared = ['--max-instance-reuse-count', '100000', '--max-instance-concurrent-reuse-count', '1000', ...words]
-  const host = await serve(plugin, environment(address, certificates), { words: shared, tcp })
+export async function served(plugin, address, { certificates = {}, tcp = true } = {}) {
+  const host = await serve(plugin, environment(address, certificates), { words: SHARED, tcp })
   const call = async (what, name, ms = 0) => {
     const answer = await fetch(`${host.url}/${what}/${name}/${ms}`, { method: 'POST' })
     return await answer.text()
@@ -69,6 +71,11 @@ export class Between {
     this.#listening.listen(port, '127.0.0.1')
     await once(this.#listening, 'listening')
     return this.#listening.address().port
+  }
+
+  /** The next connection of the host's. */
+  next() {
+    return once(this.#listening, 'connection')
   }
 
   cut() {

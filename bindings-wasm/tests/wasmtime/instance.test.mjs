@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { connect } from '../../../bindings-node/dist/index.mjs'
 import { requests } from '../../npm/tests/workerd.mjs'
 import { serve, stopAll, Watched } from '../edge_host.mjs'
-import { at, Between, ETCD, REDIS } from './calls.mjs'
+import { at, Between, ETCD, REDIS, SHARED } from './calls.mjs'
 
 const POST = { method: 'POST' }
 const TTL = 1000
@@ -32,8 +32,7 @@ function play(server) {
 
   before(async () => {
     const address = at(server, OPTIONS, await between.listen())
-    const words = ['--max-instance-reuse-count', '100000', '--max-instance-concurrent-reuse-count', '1000']
-    words.push('--idle-instance-timeout', `${IDLE}ms`)
+    const words = [...SHARED, '--idle-instance-timeout', `${IDLE}ms`]
     edge = await serve(server.plugin, { LOCKWRIGHT_URL: address, ORIGIN: await origin.listen(0) }, { words })
     native = await connect(at(server, OPTIONS))
   })

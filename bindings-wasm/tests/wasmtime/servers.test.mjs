@@ -80,8 +80,9 @@ function play(server) {
     await native.lock('cut').using(async () => {
       waiting = host.call('hold', 'cut')
       await waits('cut')
+      const again = between.next()
       between.cut()
-      await sleep(200)
+      await again
     })
     assert.equal(await waiting, 'held', host.said())
   })
