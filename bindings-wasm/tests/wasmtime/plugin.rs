@@ -60,6 +60,8 @@ impl Guest for Plugin {
 
 thread_local! {
     static CLIENT: RefCell<Option<Rc<Client>>> = const { RefCell::new(None) };
+    /// The lock that was granted last to be held.
+    static HELD: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 fn client() -> Result<Rc<Client>, Error> {
@@ -91,11 +93,13 @@ async fn answered(path: &str) -> Result<&'static str, Error> {
         "drop" => lock.acquire(None).await.map(|_| "dropped"),
         "hold" => {
             let guard = lock.acquire(None).await?;
+            HELD.set(name.to_owned());
             wait_for(time).await;
             let lost = guard.lost().is_some();
             guard.release().await?;
             Ok(if lost { "lost" } else { "held" })
         }
+        "knows" => Ok(if HELD.with_borrow(|held| held == name) { "known" } else { "unknown" }),
         "renew" => {
             let guard = lock.acquire(None).await?;
             wait_for(time).await;
