@@ -1,7 +1,7 @@
 //! Measures rows, one after another, and writes each as soon as it is done.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -35,15 +35,20 @@ pub(crate) struct Options {
     /// The folder of the servers' scripts; each is started for its rows, and stopped.
     #[arg(long, default_value = "bench/services")]
     services: PathBuf,
-    /// Where the figures and pages go.
-    #[arg(long, default_value = "docs/bench")]
-    out: PathBuf,
+    /// Where the figures and pages go: `docs/bench`, or its folder for `--any-cpu`.
+    #[arg(long)]
+    out: Option<PathBuf>,
 }
 
 impl Options {
     /// That process `pid` (or `self`) has the CPU that all are to share, unless they may use any.
     fn check_cpus(&self, pid: &str) -> Result<()> {
         if self.any_cpu { Ok(()) } else { same_cpu(pid) }
+    }
+
+    fn out(&self) -> &Path {
+        let published = if self.any_cpu { "docs/bench/any-cpu" } else { "docs/bench" };
+        self.out.as_deref().unwrap_or(Path::new(published))
     }
 }
 
@@ -67,12 +72,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         let Some(service) = &running else { continue };
         let report = measure(row, &mut service.reach(options)?, entrants, size)?;
-        report.write(&options.out)?;
+        report.write(options.out())?;
         if !report.machine.is_quiet() {
             eprintln!("{}: LOADED: {}", row.id, page::load(&report.machine));
         }
     }
-    page::render(&options.out)
+    page::render(options.out())
 }
 
 /// What runs for some rows, on the CPUs of this program.

@@ -2,21 +2,18 @@
 //! happened.
 //!
 //! A caller that begins a job polls it once itself, if nobody else is polling, so that its request is on the way when
-//! it returns. Everything else is polled by the thread of Java's that takes the mail: it sleeps at the jobs' descriptor
-//! and at a pipe, which is the bell.
+//! it returns. Everything else is polled by the thread of Java's that takes the mail, which waits where the jobs'
+//! sockets are, and the bell.
 
 use std::collections::{HashSet, VecDeque};
 use std::future::Future;
-use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::os::fd::AsFd;
 use std::sync::{Mutex, OnceLock};
 
+use lockwright::Result;
 use lockwright::binding::report::{self, Backlog};
 use lockwright::binding::{Jobs, Outcome};
+use lockwright::event_loop::Seen;
 use lockwright::events::Event;
-use lockwright::{Error, Kind, Result};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
 
 use crate::locked;
 use crate::reply::Reply;
@@ -29,15 +26,13 @@ pub(crate) struct Agenda {
     turning: Mutex<()>,
     open: Mutex<HashSet<u32>>,
     mail: Mutex<Mail>,
-    listens: PipeReader,
-    rings: PipeWriter,
 }
 
 #[derive(Default)]
 struct Mail {
     messages: Vec<Message>,
     news: Backlog,
-    /// A byte is in the pipe.
+    /// The taker will look.
     rung: bool,
     /// The taker is to return though there may be nothing.
     nudged: bool,
@@ -89,19 +84,7 @@ pub(crate) fn post_news(event: Event) {
 
 impl Agenda {
     fn new() -> Result<Self> {
-        let refused = |error| {
-            let message = "a pipe could not be opened; raise the limit of open files";
-            Error::new(Kind::Internal, "connect", message).caused_by(error)
-        };
-        let (listens, rings) = std::io::pipe().map_err(refused)?;
-        Ok(Agenda {
-            jobs: Jobs::new(None)?,
-            turning: Mutex::default(),
-            open: Mutex::default(),
-            mail: Mutex::default(),
-            listens,
-            rings,
-        })
+        Ok(Agenda { jobs: Jobs::new(None)?, turning: Mutex::default(), open: Mutex::default(), mail: Mutex::default() })
     }
 
     /// Begins a job: its result, if it has one already, or its number.
@@ -151,29 +134,21 @@ impl Agenda {
     }
 
     fn ring(&self) {
-        let mut mail = locked(&self.mail);
-        if !std::mem::replace(&mut mail.rung, true) {
-            // A pipe with nothing in it takes a byte.
-            let _ = (&self.rings).write(&[0]);
-        }
-    }
-
-    /// Takes the byte out of the pipe.
-    fn hush(&self) {
-        let mut mail = locked(&self.mail);
-        if std::mem::take(&mut mail.rung) {
-            let _ = (&self.listens).read(&mut [0]);
+        let is_rung = std::mem::replace(&mut locked(&self.mail).rung, true);
+        if !is_rung {
+            self.jobs.ring();
         }
     }
 
     /// The mail, waited for; nothing where the taker was nudged.
     fn take(&self) -> (Vec<Message>, VecDeque<Event>) {
+        let mut seen = Seen::default();
         loop {
             // Before the jobs are polled: whoever rings from here on may have begun one after that.
-            self.hush();
+            locked(&self.mail).rung = false;
             {
                 let _turning = locked(&self.turning);
-                self.jobs.turn();
+                self.jobs.turn_to(seen);
             }
             let ended = self.ended();
             let mut mail = locked(&self.mail);
@@ -182,19 +157,7 @@ impl Agenda {
                 return (std::mem::take(&mut mail.messages), mail.news.take());
             }
             drop(mail);
-            self.sleep();
-        }
-    }
-
-    fn sleep(&self) {
-        let jobs = self.jobs.descriptor();
-        let mut descriptors =
-            [PollFd::new(&jobs, PollFlags::IN), PollFd::from_borrowed_fd(self.listens.as_fd(), PollFlags::IN)];
-        // A signal ends it early, which is as good as a ring.
-        if let Err(error) = poll(&mut descriptors, None)
-            && error != Errno::INTR
-        {
-            std::thread::yield_now();
+            seen = self.jobs.wait();
         }
     }
 }
@@ -260,13 +223,13 @@ mod tests {
     use lockwright::binding::operation::{Of, Operation};
     use lockwright::binding::{Handle, lost_track};
     use lockwright::options::ConnectOptions;
-    use rustix::event::Timespec;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     use super::*;
 
     fn is_rung(agenda: &Agenda) -> bool {
-        let mut bell = [PollFd::from_borrowed_fd(agenda.listens.as_fd(), PollFlags::IN)];
-        poll(&mut bell, Some(&Timespec::default())) == Ok(1)
+        let jobs = agenda.jobs.descriptor();
+        poll(&mut [PollFd::new(&jobs, PollFlags::IN)], Some(&Timespec::default())) == Ok(1)
     }
 
     #[test]
@@ -290,7 +253,6 @@ mod tests {
             .collect();
         assert_eq!(ended.len(), 1);
         assert_eq!(pending.into_bytes(), Reply::pending(ended[0]).into_bytes());
-        assert!(!is_rung(&agenda));
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use super::operation::Outcome;
 use super::panicked;
 use crate::client::{Guard, Lock};
 use crate::error::Result;
-use crate::event_loop::{EventLoop, JobId, Reader, Watch};
+use crate::event_loop::{EventLoop, JobId, Reader, Seen, Watch};
 use crate::platform::mutex::locked;
 
 /// The jobs of one event loop that is not Rust's. All of it belongs to the loop's own thread; see [`EventLoop`].
@@ -151,6 +151,21 @@ impl Jobs {
     /// Polls what can go on, without blocking.
     pub fn turn(&self) {
         self.events.turn();
+    }
+
+    /// As [`EventLoop::wait`].
+    pub fn wait(&self) -> Seen {
+        self.events.wait()
+    }
+
+    /// As [`EventLoop::ring`].
+    pub fn ring(&self) {
+        self.events.ring();
+    }
+
+    /// As [`EventLoop::turn_to`].
+    pub fn turn_to(&self, seen: Seen) {
+        self.events.turn_to(seen);
     }
 
     /// As [`EventLoop::go_on`], after something was begun.

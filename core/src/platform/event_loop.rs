@@ -34,8 +34,8 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::mutex::locked;
-use super::poller::Poller;
 pub use super::poller::Reader;
+use super::poller::{self, Poller};
 use crate::error::{Error, Kind, Result};
 use crate::platform::{fence, fork, runtime};
 
@@ -48,6 +48,11 @@ pub struct EventLoop {
 /// One job of an [`EventLoop`]; never used again for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct JobId(u64);
+
+/// What [`EventLoop::wait`] saw; nothing by default.
+#[derive(Default)]
+#[must_use = "nobody else is told of it"]
+pub struct Seen(poller::Seen);
 
 /// What an event loop shares with the wakers of its jobs and with the connections that live in it.
 pub(crate) struct Home {
@@ -158,6 +163,22 @@ impl EventLoop {
     /// Polls whatever can go on, without blocking. A job that panics is dropped.
     pub fn turn(&self) {
         self.run(Poller::look);
+    }
+
+    /// Waits in this thread until there is something to do, for a thread that has no other loop: what is seen is to be
+    /// given to [`turn_to`](Self::turn_to). One thread at a time may, and none calls [`turn`](Self::turn) meanwhile.
+    pub fn wait(&self) -> Seen {
+        Seen(self.home.poller.wait())
+    }
+
+    /// Has [`wait`](Self::wait) return.
+    pub fn ring(&self) {
+        self.home.poller.ring();
+    }
+
+    /// A [`turn`](Self::turn) to what was seen already.
+    pub fn turn_to(&self, seen: Seen) {
+        self.run(|_| seen.0.tell());
     }
 
     /// A [`turn`](Self::turn) without a look at the descriptor: that asks the operating system, and what there is to be
@@ -298,6 +319,12 @@ impl Wake for Alarm {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.ring();
+    }
+}
+
+impl std::fmt::Debug for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Seen")
     }
 }
 

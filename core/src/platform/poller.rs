@@ -39,14 +39,36 @@ pub(crate) struct Poller {
     registry: mio::Registry,
     waker: mio::Waker,
     reader: Option<Arc<dyn Reader>>,
+    polled: Mutex<Polled>,
     watched: Mutex<Watched>,
 }
 
-struct Watched {
+/// Apart from what is watched: more may be while somebody waits.
+struct Polled {
     poll: mio::Poll,
     events: Events,
+}
+
+struct Watched {
     sockets: HashMap<Token, Weak<Readiness>>,
     next: usize,
+}
+
+/// What happened to sockets, which whoever waits for them is not told yet.
+#[derive(Default)]
+pub(crate) struct Seen {
+    sockets: SmallVec<[(Arc<Readiness>, SocketEvent); 4]>,
+    /// Not all there was to be seen.
+    is_some: bool,
+}
+
+impl Seen {
+    /// Wakes those who wait for it.
+    pub(crate) fn tell(self) {
+        for (socket, change) in self.sockets {
+            socket.becomes(&change);
+        }
+    }
 }
 
 impl Poller {
@@ -59,12 +81,8 @@ impl Poller {
             waker: mio::Waker::new(&registry, WAKER)?,
             registry,
             reader,
-            watched: Mutex::new(Watched {
-                poll,
-                events: Events::with_capacity(EVENTS),
-                sockets: HashMap::new(),
-                next: WAKER.0 + 1,
-            }),
+            polled: Mutex::new(Polled { poll, events: Events::with_capacity(EVENTS) }),
+            watched: Mutex::new(Watched { sockets: HashMap::new(), next: WAKER.0 + 1 }),
         })
     }
 
@@ -83,24 +101,33 @@ impl Poller {
     /// Wakes whoever waits for a socket that has become ready. Does not block. Leaves nothing for another look: who
     /// watches the descriptor may be told of changes only.
     pub(crate) fn look(&self) {
-        while self.look_at_some() == EVENTS {}
+        loop {
+            let seen = self.see(Some(Duration::ZERO));
+            let is_some = seen.is_some;
+            seen.tell();
+            if !is_some {
+                return;
+            }
+        }
     }
 
-    fn look_at_some(&self) -> usize {
-        let mut watched = locked(&self.watched);
-        let Watched { poll, events, sockets, .. } = &mut *watched;
-        if let Err(error) = poll.poll(events, Some(Duration::ZERO))
-            && error.kind() != ErrorKind::Interrupted
-        {
-            tracing::error!(%error, "an event loop cannot see its sockets");
+    /// Waits in this thread until there is something to look at. One thread at a time may, and none looks meanwhile.
+    pub(crate) fn wait(&self) -> Seen {
+        self.see(None)
+    }
+
+    fn see(&self, limit: Option<Duration>) -> Seen {
+        let mut polled = locked(&self.polled);
+        let Polled { poll, events } = &mut *polled;
+        if let Err(error) = poll.poll(events, limit) {
+            if error.kind() != ErrorKind::Interrupted {
+                tracing::error!(%error, "an event loop cannot see its sockets");
+            }
+            return Seen::default();
         }
-        let ready = |event: &Event| Some((sockets.get(&event.token())?.upgrade()?, SocketEvent::of(event)));
-        let (seen, ready) = (events.iter().count(), events.iter().filter_map(ready).collect::<SmallVec<[_; 4]>>());
-        drop(watched);
-        for (socket, change) in ready {
-            socket.becomes(&change);
-        }
-        seen
+        let watched = locked(&self.watched);
+        let ready = |event: &Event| Some((watched.sockets.get(&event.token())?.upgrade()?, SocketEvent::of(event)));
+        Seen { sockets: events.iter().filter_map(ready).collect(), is_some: events.iter().count() == EVENTS }
     }
 
     /// Watches a socket that does not block.

@@ -5,10 +5,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
 
 /**
- * The one thread of this library's, which takes the mail of the native library and tells whoever waits for it. It runs while a client is
- * open or anybody waits, is a daemon, and runs no code of the program's.
+ * The mail of the native library, and who waits for what it brings. A {@link Taker} takes it while a client is open or anybody waits.
  */
-final class Agenda implements Runnable {
+final class Agenda {
   /** Jobs by number: the {@link Job} that waits for one, or what came of it before anybody said so. */
   private static final ConcurrentMap<Integer, Object> JOBS = new ConcurrentHashMap<>();
 
@@ -37,11 +36,7 @@ final class Agenda implements Runnable {
   private static synchronized void start() {
     if (!runs) {
       runs = true;
-      // Without what the thread that happens to come first has: neither a class loader nor thread locals are kept from collection.
-      Thread thread = new Thread(null, new Agenda(), "lockwright", 0, false);
-      thread.setDaemon(true);
-      thread.setContextClassLoader(null);
-      thread.start();
+      new Taker().start();
     }
   }
 
@@ -68,7 +63,8 @@ final class Agenda implements Runnable {
     new Request(Verb.NUDGE).call();
   }
 
-  private static synchronized boolean goesHome() {
+  /** Whether nobody needs to take the mail. */
+  static synchronized boolean goesHome() {
     // Before it looks whether anybody waits: whoever begins to wait afterwards sees this, and starts another.
     runs = false;
     boolean over = open == 0 && JOBS.isEmpty() && PARKED.isEmpty();
@@ -104,16 +100,11 @@ final class Agenda implements Runnable {
     return forgotten;
   }
 
-  @Override
-  public void run() {
-    while (true) {
-      Reply mail = new Request(Verb.TAKE).take();
-      for (int left = mail.count(); left > 0; left--) {
-        read(mail);
-      }
-      if (goesHome()) {
-        return;
-      }
+  /** Waits for mail, and tells whom it is for. One thread at a time may. */
+  static void take() {
+    Reply mail = new Request(Verb.TAKE).take();
+    for (int left = mail.count(); left > 0; left--) {
+      read(mail);
     }
   }
 

@@ -65,7 +65,7 @@ public final class Client implements AutoCloseable {
     }
     try {
       List<Object> opened = Handle.list(request.call());
-      return new Client(new Handle((long) opened.get(0)), (String) opened.get(1), given.executor, source);
+      return new Client(new Handle((long) opened.get(0)), (String) opened.get(1), given.executor == null ? Taker.EXECUTOR : given.executor, source);
     } catch (LockException error) {
       if (source != null) {
         Agenda.SOURCES.remove(source);

@@ -6,14 +6,14 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.Executor;
-import java.util.concurrent.ForkJoinPool;
 import java.util.function.Supplier;
 
 /** How a client reaches its store. What the address says goes before what is said here. */
 public final class ConnectOptions {
   final Map<String, Object> options = new LinkedHashMap<>();
   Supplier<Credentials> credentials;
-  Executor executor = ForkJoinPool.commonPool();
+  /** Null: that of the library. */
+  Executor executor;
 
   /** All as the address says, else as it says at each option. */
   public ConnectOptions() {}
@@ -59,15 +59,18 @@ public final class ConnectOptions {
   }
 
   /**
-   * Gives user and password, and is asked at every new connection, by the executor. It has {@link #connectTimeout} to answer. Where it
-   * throws, what needed the connection fails with {@code auth}.
+   * Gives user and password, and is asked at every new connection, by the executor, else by the common pool. It has
+   * {@link #connectTimeout} to answer. Where it throws, what needed the connection fails with {@code auth}.
    */
   public ConnectOptions credentials(Supplier<Credentials> source) {
     credentials = Objects.requireNonNull(source, "source");
     return this;
   }
 
-  /** Completes what methods ending in {@code Async} return, and runs callbacks; the common pool. */
+  /**
+   * Completes what methods ending in {@code Async} return, and runs callbacks. Where none is named, the library's thread that has the result
+   * does, which suits what is short; as long as completions take more than a millisecond, the common pool.
+   */
   public ConnectOptions executor(Executor completes) {
     executor = Objects.requireNonNull(completes, "executor");
     return this;

@@ -2,6 +2,7 @@ package dev.lockwright;
 
 import java.util.Objects;
 import java.util.concurrent.Executor;
+import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.function.Supplier;
 
@@ -23,8 +24,12 @@ public record Credentials(String user, String password) {
     return "Credentials[user=" + user + "]";
   }
 
-  /** Where they come from, and what runs it. */
+  /** Where they come from, and what runs it: it may take long. */
   record Source(Supplier<Credentials> supplier, Executor executor) {
+    Source {
+      executor = Objects.requireNonNullElse(executor, ForkJoinPool.commonPool());
+    }
+
     void ask(int question) {
       try {
         executor.execute(() -> answer(question));

@@ -7,6 +7,6 @@
  *
  * <p>Threads: everything here may be used by any thread. A platform thread does its first try itself; what waits parks in Java and can
  * be interrupted. A virtual thread never blocks its carrier while it waits. Methods whose name ends in {@code Async} return at once; what
- * they return completes on the client's executor, and {@code cancel} leaves the queue.
+ * they return completes as {@link dev.lockwright.ConnectOptions#executor} says, and {@code cancel} leaves the queue.
  */
 package dev.lockwright;
