@@ -178,7 +178,7 @@ impl EventLoop {
 
     /// A [`turn`](Self::turn) to what was seen already.
     pub fn turn_to(&self, seen: Seen) {
-        self.run(|_| seen.0.tell());
+        self.run(|_| _ = seen.0.tell());
     }
 
     /// A [`turn`](Self::turn) without a look at the descriptor: that asks the operating system, and what there is to be

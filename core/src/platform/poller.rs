@@ -58,16 +58,17 @@ struct Watched {
 #[derive(Default)]
 pub(crate) struct Seen {
     sockets: SmallVec<[(Arc<Readiness>, SocketEvent); 4]>,
-    /// Not all there was to be seen.
-    is_some: bool,
+    /// There may be more to see.
+    more: bool,
 }
 
 impl Seen {
-    /// Wakes those who wait for it.
-    pub(crate) fn tell(self) {
+    /// Wakes those who wait for it; whether there may be more to see.
+    pub(crate) fn tell(self) -> bool {
         for (socket, change) in self.sockets {
             socket.becomes(&change);
         }
+        self.more
     }
 }
 
@@ -101,14 +102,7 @@ impl Poller {
     /// Wakes whoever waits for a socket that has become ready. Does not block. Leaves nothing for another look: who
     /// watches the descriptor may be told of changes only.
     pub(crate) fn look(&self) {
-        loop {
-            let seen = self.see(Some(Duration::ZERO));
-            let is_some = seen.is_some;
-            seen.tell();
-            if !is_some {
-                return;
-            }
-        }
+        while self.see(Some(Duration::ZERO)).tell() {}
     }
 
     /// Waits in this thread until there is something to look at. One thread at a time may, and none looks meanwhile.
@@ -127,7 +121,7 @@ impl Poller {
         }
         let watched = locked(&self.watched);
         let ready = |event: &Event| Some((watched.sockets.get(&event.token())?.upgrade()?, SocketEvent::of(event)));
-        Seen { sockets: events.iter().filter_map(ready).collect(), is_some: events.iter().count() == EVENTS }
+        Seen { sockets: events.iter().filter_map(ready).collect(), more: events.iter().count() == EVENTS }
     }
 
     /// Watches a socket that does not block.
