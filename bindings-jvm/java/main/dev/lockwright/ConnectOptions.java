@@ -69,7 +69,7 @@ public final class ConnectOptions {
 
   /**
    * Completes what methods ending in {@code Async} return, and runs callbacks. Where none is named, the library's thread that has the result
-   * does, which suits what is short; as long as completions take more than a millisecond, the common pool.
+   * does, which suits what is short; as long as completions take milliseconds, the common pool.
    */
   public ConnectOptions executor(Executor completes) {
     executor = Objects.requireNonNull(completes, "executor");

@@ -17,14 +17,17 @@ final class Taker extends Thread {
   /** Completes in the thread that takes the mail; in the common pool what ends elsewhere, and while the program takes its time. */
   static final Executor EXECUTOR = Taker::execute;
 
-  /** How long a completion may hold up the mail, in nanoseconds. */
-  private static final long PATIENCE = 1_000_000;
+  /** Between two looks of the watching thread, in nanoseconds. */
+  private static final long ROUND = 1_000_000;
 
-  /** For how long the common pool completes after one that took longer, in nanoseconds. */
-  private static final long POOLED = 1_000_000_000;
+  /** After how many looks at the same completion the thread is replaced: one may come of a pause that is the JVM's. */
+  private static final int PATIENCE = 2;
 
-  /** How often in a row nothing was completed before the watching thread sleeps. */
+  /** After how many looks without any completion the watching thread sleeps. */
   private static final int QUIET = 100;
+
+  /** For how long the common pool completes after one that took too long, in nanoseconds. */
+  private static final long POOLED = 1_000_000_000;
 
   /** Turns of a thread that takes no mail any more: another does, or nobody needs to. */
   private static final long REPLACED = -1;
@@ -126,20 +129,18 @@ final class Taker extends Thread {
   /** Waits until this thread is to take the mail instead of {@code taker}; false once nobody needs to. */
   private boolean replaces(Taker taker) {
     long seen = taker.turn.get();
-    long since = System.nanoTime();
-    for (int quiet = 0; seen != HOME; quiet++) {
-      LockSupport.parkNanos(this, PATIENCE);
+    for (int looks = 0; seen != HOME; looks++) {
+      LockSupport.parkNanos(this, ROUND);
       long now = taker.turn.get();
       if (now != seen) {
         seen = now;
-        since = System.nanoTime();
-        quiet = 0;
+        looks = 0;
       } else if (isCompleting(now)) {
-        if (System.nanoTime() - since >= PATIENCE && taker.turn.compareAndSet(now, REPLACED)) {
+        if (looks >= PATIENCE && taker.turn.compareAndSet(now, REPLACED)) {
           taker.leaveToPool();
           return true;
         }
-      } else if (quiet >= QUIET) {
+      } else if (looks >= QUIET) {
         sleepWhile(taker.turn, now);
       }
     }
