@@ -3,11 +3,13 @@
 //!
 //! A caller that begins a job polls it once itself, if nobody else is polling, so that its request is on the way when
 //! it returns. Everything else is polled by the thread of Java's that takes the mail, which waits where the jobs'
-//! sockets are, and the bell.
+//! sockets are, and the bell. What that thread begins itself, while it completes what it took, is sent in one write as
+//! it comes back.
 
 use std::collections::{HashSet, VecDeque};
 use std::future::Future;
 use std::sync::{Mutex, OnceLock};
+use std::thread::{self, ThreadId};
 
 use lockwright::Result;
 use lockwright::binding::report::{self, Backlog};
@@ -24,6 +26,8 @@ pub(crate) struct Agenda {
     jobs: Jobs,
     /// Held by whoever polls.
     turning: Mutex<()>,
+    /// Who took the mail last, and comes back for more.
+    taker: Mutex<Option<ThreadId>>,
     open: Mutex<HashSet<u32>>,
     mail: Mutex<Mail>,
 }
@@ -84,7 +88,13 @@ pub(crate) fn post_news(event: Event) {
 
 impl Agenda {
     fn new() -> Result<Self> {
-        Ok(Agenda { jobs: Jobs::new(None)?, turning: Mutex::default(), open: Mutex::default(), mail: Mutex::default() })
+        Ok(Agenda {
+            jobs: Jobs::new(None)?,
+            turning: Mutex::default(),
+            taker: Mutex::default(),
+            open: Mutex::default(),
+            mail: Mutex::default(),
+        })
     }
 
     /// Begins a job: its result, if it has one already, or its number.
@@ -96,6 +106,9 @@ impl Agenda {
             open.insert(job);
             job
         };
+        if *locked(&self.taker) == Some(thread::current().id()) {
+            return Reply::pending(job);
+        }
         match self.turning.try_lock() {
             Ok(_turning) => self.jobs.go_on(),
             // Who polls may have looked for the last time; a virtual thread must not wait here.
@@ -142,6 +155,8 @@ impl Agenda {
 
     /// The mail, waited for; nothing where the taker was nudged.
     fn take(&self) -> (Vec<Message>, VecDeque<Event>) {
+        // Before the jobs are polled: what another thread began as the taker that it was is among them.
+        *locked(&self.taker) = Some(thread::current().id());
         let mut seen = Seen::default();
         loop {
             // Before the jobs are polled: whoever rings from here on may have begun one after that.
@@ -232,27 +247,44 @@ mod tests {
         poll(&mut [PollFd::new(&jobs, PollFlags::IN)], Some(&Timespec::default())) == Ok(1)
     }
 
+    fn ping() -> Result<impl Future<Output = Result<Outcome>> + Send + 'static> {
+        let client = Client::open(Some("memory://agenda"), ConnectOptions::default())?;
+        let ping = Operation::find(Of::Client, "ping").ok_or_else(|| lost_track("call"))?;
+        Ok(ping.run(Handle::Client(client), Vec::new()))
+    }
+
+    /// Whether it is the one job whose end the mail tells.
+    fn is_told(agenda: &Agenda, pending: Reply) -> bool {
+        let (mail, _) = agenda.take();
+        let [Message::Ended(job, _)] = mail[..] else { return false };
+        pending.into_bytes() == Reply::pending(job).into_bytes()
+    }
+
     #[test]
     fn what_begins_while_another_polls_wakes_the_taker() -> Result<()> {
         let agenda = Agenda::new()?;
-        let client = Client::open(Some("memory://agenda"), ConnectOptions::default())?;
-        let ping = Operation::find(Of::Client, "ping").ok_or_else(|| lost_track("call"))?;
         // Whoever polls has looked for the last time, and does not know of this job; the taker sleeps.
         let turning = locked(&agenda.turning);
-        let pending = agenda.begin(ping.run(Handle::Client(client), Vec::new()));
+        let pending = agenda.begin(ping()?);
         drop(turning);
         assert!(is_rung(&agenda));
         // The taker polls it, and has its end.
-        let (mail, _) = agenda.take();
-        let ended: Vec<u32> = mail
-            .iter()
-            .filter_map(|message| match message {
-                Message::Ended(job, _) => Some(*job),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(ended.len(), 1);
-        assert_eq!(pending.into_bytes(), Reply::pending(ended[0]).into_bytes());
+        assert!(is_told(&agenda, pending));
+        Ok(())
+    }
+
+    #[test]
+    fn what_the_taker_begins_goes_on_as_it_comes_back_and_what_others_begin_at_once() -> Result<()> {
+        let agenda = Agenda::new()?;
+        agenda.with_mail(|mail| mail.nudged = true);
+        assert!(agenda.take().0.is_empty());
+        let pending = agenda.begin(ping()?);
+        assert!(agenda.ended().is_empty());
+        assert!(is_told(&agenda, pending));
+        let others = thread::scope(|scope| scope.spawn(|| ping().map(|ping| agenda.begin(ping).into_bytes())).join());
+        let at_once = others.unwrap_or_else(|_| Err(lost_track("call")))?;
+        assert_ne!(at_once, Reply::pending(0).into_bytes());
+        assert!(agenda.jobs.is_idle());
         Ok(())
     }
 }

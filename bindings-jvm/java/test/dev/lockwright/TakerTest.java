@@ -70,6 +70,8 @@ class TakerTest {
     CompletableFuture<Thread> blocked = completed(guard -> {
       began.countDown();
       await(others);
+      // Whoever takes the mail now begins it.
+      client.lock("y").acquireAsync().join().release();
       return Thread.currentThread();
     });
     await(began);
