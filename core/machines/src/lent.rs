@@ -59,7 +59,9 @@ impl<T: 'static> Pool<T> {
         }
         let (lists, room) = Self::MOST;
         if let Some(mut memory) = list.0.take().filter(|_| self.0.len() < lists) {
-            memory.shrink_to(room);
+            if memory.capacity() > room {
+                memory.shrink_to(room);
+            }
             self.0.push(memory);
         }
     }

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::entries::{Entries, RECENT};
-use super::entry::{Contents, Effects, Entry, Outbound};
+use super::entry::{Contents, Effects, Entry, Outbound, Wanted};
 use super::flusher::{BatchKind, Flusher, distribute, joined};
 use super::holder::held_by;
 use super::line_up::Line;
@@ -534,32 +534,17 @@ impl Engine {
         for notice in wanted.notices.drain(..) {
             fence.run("a subscriber of tracing", || notice::tell(&notice, &entry.name, self.store.address()));
         }
-        for (hold, reason) in wanted.lost.drain(..) {
-            hold.lose(reason, fence);
-        }
-        for hold in wanted.wanted.drain(..) {
-            hold.want(fence);
-        }
         for hold in wanted.ended.drain(..) {
             hold.end(fence);
         }
         if let Some(due) = due.take() {
             self.timer_queue.schedule(entry, due);
         }
-        if wanted.open_inbox {
-            self.open_inbox();
-        }
-        if wanted.open_session {
-            self.open_session();
-        }
-        if wanted.hear_hints {
-            self.hear_hints();
-        }
         if wanted.heeds {
             self.watch();
         }
-        if !wanted.let_through.is_empty() {
-            self.line_up.went_through(self, &wanted.let_through);
+        if wanted.is_rare() {
+            self.perform_rare(wanted, fence);
         }
         if let Some(permits) = permits.take() {
             self.tell_of_permits(entry, permits);
@@ -573,6 +558,40 @@ impl Engine {
             };
             sends.extend(self.perform_local(entry, follow));
         }
+        if !wanted.waits.is_empty() {
+            sends.extend(self.perform_waits(entry, wanted));
+        }
+        if self.closed.load(Ordering::Relaxed) || self.drained.load(Ordering::Relaxed) {
+            self.happened.notify_waiters();
+        }
+        effects.give_back();
+        sends
+    }
+
+    fn perform_rare(&self, wanted: &mut Wanted, fence: Fence<'_>) {
+        for (hold, reason) in wanted.lost.drain(..) {
+            hold.lose(reason, fence);
+        }
+        for hold in wanted.wanted.drain(..) {
+            hold.want(fence);
+        }
+        if wanted.open_inbox {
+            self.open_inbox();
+        }
+        if wanted.open_session {
+            self.open_session();
+        }
+        if wanted.hear_hints {
+            self.hear_hints();
+        }
+        if !wanted.let_through.is_empty() {
+            self.line_up.went_through(self, &wanted.let_through);
+        }
+    }
+
+    /// Who waits is known to whoever looks for circles; the writes that are left to send.
+    fn perform_waits(&self, entry: &Arc<Entry>, wanted: &mut Wanted) -> SmallVec<[Outbound; 1]> {
+        let mut sends = SmallVec::new();
         for Waiting { owner, task, lenient, begins } in wanted.waits.drain(..) {
             if lenient {
                 if begins {
@@ -585,10 +604,6 @@ impl Engine {
                 sends.extend(self.perform_local(entry, follow));
             }
         }
-        if self.closed.load(Ordering::Relaxed) || self.drained.load(Ordering::Relaxed) {
-            self.happened.notify_waiters();
-        }
-        effects.give_back();
         sends
     }
 

@@ -84,11 +84,13 @@ impl Outbound {
 #[must_use = "effects must be performed"]
 pub(crate) struct Effects(Box<Contents>);
 
+/// What a machine wants done.
+pub(crate) type Wanted = machine::Effects<Handles>;
+
 /// See [`Effects`].
 #[derive(Debug)]
 pub(crate) struct Contents {
-    /// What the machine wants done.
-    pub(crate) machine: machine::Effects<Handles>,
+    pub(crate) machine: Wanted,
     /// The timer queue must look at the entry by then.
     pub(crate) due: Option<Time>,
     /// What it is of has so many permits, and not as many as this client says.

@@ -1,7 +1,5 @@
 //! What leaves a machine.
 
-use smallvec::SmallVec;
-
 use super::environment::{Handles, Hold};
 use super::notice::Notice;
 use crate::lease::{LossReason, ReleaseOutcome};
@@ -17,17 +15,17 @@ pub type Settlement<H> = (<H as Handles>::Waiter, Settled<<H as Handles>::Hold>)
 #[must_use = "effects must be performed"]
 pub struct Effects<H: Handles> {
     /// Writes to send; each is answered by one [`Event::Answered`](super::Event::Answered), whatever happens.
-    pub sends: SmallVec<[Outgoing; 1]>,
+    pub sends: Vec<Outgoing>,
     /// Answers to what was asked.
-    pub settled: SmallVec<[Settlement<H>; 1]>,
+    pub settled: Vec<Settlement<H>>,
     /// Holds that are over before their time, and why.
-    pub lost: SmallVec<[(H::Hold, LossReason); 0]>,
+    pub lost: Vec<(H::Hold, LossReason)>,
     /// Holds that somebody asks to be given back.
-    pub wanted: SmallVec<[H::Hold; 0]>,
+    pub wanted: Vec<H::Hold>,
     /// Holds that were given back.
-    pub ended: SmallVec<[H::Hold; 0]>,
+    pub ended: Vec<H::Hold>,
     /// A request answered at this time of the store was sent then: correct the idea of its clock.
-    pub learnt: SmallVec<[(Time, StoreTime); 0]>,
+    pub learnt: Vec<(Time, StoreTime)>,
     /// Subscribe the inbox, and report each [change](super::Event::Inbox).
     pub open_inbox: bool,
     /// Keep this client's session at the store alive, and report each [change](super::Event::Alive).
@@ -37,11 +35,11 @@ pub struct Effects<H: Handles> {
     /// Somebody has it from now on, and hears of it by the inbox when it is broken.
     pub heeds: bool,
     /// Slots that need not be [let in](super::LockMachine::let_in) any more.
-    pub let_through: SmallVec<[u64; 0]>,
+    pub let_through: Vec<u64>,
     /// Who waits without a limit from now on, or no more.
-    pub waits: SmallVec<[Waiting; 0]>,
+    pub waits: Vec<Waiting>,
     /// What happened, for logs and figures.
-    pub notices: SmallVec<[Notice; 2]>,
+    pub notices: Vec<Notice>,
     /// When all this was decided.
     pub at: Time,
 }
@@ -50,19 +48,19 @@ impl<H: Handles> Effects<H> {
     /// Nothing, of a step at `now`.
     pub fn at(now: Time) -> Self {
         Effects {
-            sends: SmallVec::new(),
-            settled: SmallVec::new(),
-            lost: SmallVec::new(),
-            wanted: SmallVec::new(),
-            ended: SmallVec::new(),
-            learnt: SmallVec::new(),
+            sends: Vec::new(),
+            settled: Vec::new(),
+            lost: Vec::new(),
+            wanted: Vec::new(),
+            ended: Vec::new(),
+            learnt: Vec::new(),
             open_inbox: false,
             open_session: false,
             hear_hints: false,
             heeds: false,
-            let_through: SmallVec::new(),
-            waits: SmallVec::new(),
-            notices: SmallVec::new(),
+            let_through: Vec::new(),
+            waits: Vec::new(),
+            notices: Vec::new(),
             at: now,
         }
     }
@@ -79,6 +77,12 @@ impl<H: Handles> Effects<H> {
         clear(&mut self.waits);
         clear(&mut self.notices);
         (self.open_inbox, self.open_session, self.hear_hints, self.heeds) = (false, false, false, false);
+    }
+
+    /// Whether there is what a lock that is free does not want.
+    pub fn is_rare(&self) -> bool {
+        let opens = self.open_inbox || self.open_session || self.hear_hints;
+        opens || !(self.lost.is_empty() && self.wanted.is_empty() && self.let_through.is_empty())
     }
 
     /// Whether somebody gets an answer.
@@ -109,9 +113,9 @@ impl<H: Handles> Effects<H> {
 }
 
 /// Empties a list; one that had very many in it once keeps no memory for them.
-fn clear<A: smallvec::Array>(list: &mut SmallVec<A>) {
+fn clear<T>(list: &mut Vec<T>) {
     if list.capacity() > 64 {
-        *list = SmallVec::new();
+        *list = Vec::new();
     } else {
         list.clear();
     }

@@ -446,16 +446,17 @@ impl Redis {
         Answered { sent, outcome }
     }
 
-    /// The connection of the present runtime or foreign event loop, dialled until `limit` where there is none.
-    async fn line(&self, limit: Time) -> Result<SharedConnection> {
+    /// The connection of the present runtime or foreign event loop at `now`, dialled until `limit` where there is none,
+    /// and when it is there.
+    async fn line(&self, now: Time, limit: Time) -> Result<(SharedConnection, Time)> {
         let home = Home::current();
         let shared = self.shared(home.id());
         if let Some(line) = shared.usable(&self.config) {
-            return Ok(line);
+            return Ok((line, now));
         }
         // Apart: to dial takes kilobytes, which every request would have to carry.
-        let dialled = timeout(limit.since(clock::now()), Box::pin(self.dial_line(home, &shared))).await;
-        dialled.unwrap_or_else(|_| Err(self.unreached()))
+        let dialled = timeout(limit.since(now), Box::pin(self.dial_line(home, &shared))).await;
+        dialled.unwrap_or_else(|_| Err(self.unreached())).map(|line| (line, clock::now()))
     }
 
     async fn dial_line(&self, home: Home, shared: &Line) -> Result<SharedConnection> {
@@ -506,11 +507,10 @@ impl Redis {
 
     async fn ask_all(&self, requests: &[Request], limit: Time, asking: bool) -> Answered {
         let began = clock::now();
-        let line = match self.line(limit).await {
-            Ok(line) => line,
+        let (line, sent) = match self.line(began, limit).await {
+            Ok(found) => found,
             Err(error) => return self.answered(began, Err(Failed::Unsent(error))),
         };
-        let sent = clock::now();
         let patience = self.config.response_timeout.min(limit.since(sent));
         if patience.is_zero() {
             return self.answered(sent, Err(Failed::Unsent(self.unreached())));
