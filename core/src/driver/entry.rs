@@ -499,7 +499,7 @@ impl Entry {
         }
         engine.counters.count(&effects.machine.notices);
         drop(state);
-        effects.machine.notices.retain(|notice| notice::is_wanted(notice));
+        effects.machine.notices.retain(notice::is_wanted);
         if granted {
             self.was_granted(at);
         }
