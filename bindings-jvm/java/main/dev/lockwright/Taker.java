@@ -26,7 +26,10 @@ final class Taker extends Thread {
   /** After how many looks without any completion the watching thread sleeps. */
   private static final int QUIET = 100;
 
-  /** For how long the common pool completes after one that took too long, in nanoseconds. */
+  /** How long all completions of one mail may take before the rest is left to the common pool, in nanoseconds. */
+  private static final long TOGETHER = 5_000_000;
+
+  /** For how long the common pool completes after that, or after one that took too long, in nanoseconds. */
   private static final long POOLED = 1_000_000_000;
 
   /** Turns of a thread that takes no mail any more: another does, or nobody needs to. */
@@ -107,6 +110,7 @@ final class Taker extends Thread {
 
   /** Whether it is still this thread that takes the mail. */
   private boolean complete() {
+    long began = System.nanoTime();
     for (Runnable completion = due.poll(); completion != null; completion = due.poll()) {
       long completing = turn.incrementAndGet();
       if (watcher.sleeps) {
@@ -121,6 +125,9 @@ final class Taker extends Thread {
       interrupted();
       if (!turn.compareAndSet(completing, completing + 1)) {
         return false;
+      }
+      if (!due.isEmpty() && System.nanoTime() - began > TOGETHER) {
+        leaveToPool();
       }
     }
     return true;
