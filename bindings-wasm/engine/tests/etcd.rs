@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::{Host, member, now};
 use lockwright_machines::error::Kind;
 use lockwright_machines::layout_choice::Of;
-use lockwright_machines::lease::ReleaseOutcome;
+use lockwright_machines::lease::{LossReason, ReleaseOutcome};
 use lockwright_machines::time::Time;
 use lockwright_wasm_engine::{Latch, Outcome, Ticket};
 
@@ -129,6 +129,25 @@ fn whoever_goes_on_without_a_word_is_waited_for_until_its_lease_ends() {
     assert!(gone.acquire("y", Some(Duration::ZERO)).unwrap().remaining(now()) > SECOND);
     gone.close();
     next.close();
+    assert_eq!(keys_of(&prefix), "", "nothing is left");
+}
+
+#[test]
+fn what_an_operator_breaks_is_told_once_its_lease_is_kept_alive() {
+    let prefix = http::prefix("broken");
+    let address = format!("etcd://{}?prefix={prefix}&ttl=3s", member());
+    let (mut holder, mut operator) = (Host::at(&address), Host::at(&address));
+    let (held, kept) = (holder.acquire("x", None).unwrap(), holder.acquire("y", None).unwrap());
+    holder.until_time(now().after(2 * SECOND));
+    assert!(operator.break_hold("x", held.token().n));
+    let told_by = now().after(10 * SECOND);
+    while held.why_lost(now()).is_none() && now() < told_by {
+        holder.until_time(now().after(SECOND / 20));
+    }
+    assert_eq!(held.why_lost(now()), Some(LossReason::Broken));
+    assert!(kept.remaining(now()) > SECOND, "nothing else is lost");
+    holder.close();
+    operator.close();
     assert_eq!(keys_of(&prefix), "", "nothing is left");
 }
 

@@ -100,11 +100,6 @@ async fn answered(path: &str) -> Result<&'static str, Error> {
             Ok(if lost { "lost" } else { "held" })
         }
         "knows" => Ok(if HELD.with_borrow(|held| held == name) { "known" } else { "unknown" }),
-        "renew" => {
-            let guard = lock.acquire(None).await?;
-            wait_for(time).await;
-            guard.renew(None).await.map(|()| "renewed")
-        }
         "latch" => client.latch(name, 1, Some(60_000))?.wait(None).await.map(|_| "open"),
         _ => Ok("nothing"),
     }

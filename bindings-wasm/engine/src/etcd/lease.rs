@@ -87,10 +87,13 @@ impl Etcd {
         }
     }
 
-    pub(super) fn beaten(&mut self, lease: &Arc<Lease>, seconds: i64, sent: Time) {
+    pub(super) fn beaten(&mut self, now: Time, lease: &Arc<Lease>, seconds: i64, sent: Time) {
         match self.leases.current() {
             Some(current) if current.id != lease.id => {}
-            Some(_) if seconds > 0 => self.lives(lease, sent),
+            Some(_) if seconds > 0 => {
+                self.lives(lease, sent);
+                self.watch_fence(now, lease);
+            }
             Some(_) => self.over(lease),
             None => {}
         }
@@ -101,6 +104,7 @@ impl Etcd {
     pub(super) fn over(&mut self, lease: &Lease) {
         if self.leases.current.take_if(|current| current.id == lease.id).is_some() {
             self.news.push_back(News::Over);
+            self.forget_fence();
         }
     }
 

@@ -5,7 +5,8 @@
 //! a write     waits for a token and a lease, where it needs them; then one post for each of its requests, and several for
 //!             one about a latch
 //! a renewal   a sign of life of the lease first, by which all holds last; then whether the key is there
-//! a watch     one for each lock that somebody waits for, until nobody has wanted it for a while
+//! a watch     one for each lock that somebody waits for, until nobody has wanted it for a while; and one for the lease's
+//!             fence, from its first sign of life on
 //! ```
 
 mod config;
@@ -140,9 +141,8 @@ impl Etcd {
         }
         open.status = status;
         open.body.extend_from_slice(bytes);
-        if let (For::Watch(lock), 200) = (&open.what, status) {
-            let lock = lock.clone();
-            self.heard(now, number, &lock);
+        if open.what.is_stream() && status == 200 {
+            self.heard(now, number);
         }
     }
 
@@ -163,11 +163,11 @@ impl Etcd {
             For::Login => gateway::token(body).map(|text| self.logged_in(&text)),
             For::Grant => gateway::granted(body).map(|granted| self.granted(now, granted, open.sent)),
             For::Fence(lease, sent) => gateway::response(body).map(|response| self.fenced(lease, &response, *sent)),
-            For::Beat(lease) => gateway::alive(body).map(|seconds| self.beaten(lease, seconds, open.sent)),
+            For::Beat(lease) => gateway::alive(body).map(|seconds| self.beaten(now, lease, seconds, open.sent)),
             For::Write(number, terms) => self.answers(now, *number, terms, body),
             For::Revoke => Some(()),
             // A stream that stands does not end by itself.
-            For::Watch(_) => None,
+            For::Watch(_) | For::Breaks(_) => None,
         };
         match is_ok {
             Some(()) => self.prove(&open),
@@ -218,7 +218,8 @@ impl Etcd {
             For::Beat(_) => self.leases.missed_beat(now),
             For::Write(number, terms) => self.write_failed(now, number, &terms, failure, again),
             For::Watch(lock) => self.watch_ended(now, &lock, failure, again),
-            For::Revoke => {}
+            // The next sign of life asks for it again.
+            For::Breaks(_) | For::Revoke => {}
         }
         self.renewals_go_on();
     }
@@ -284,17 +285,17 @@ impl Store for Etcd {
     }
 
     fn is_quiet(&self) -> bool {
-        let is_stream = |what: &For| matches!(what, For::Watch(_) | For::Beat(_));
+        let is_aside = |what: &For| what.is_stream() || matches!(what, For::Beat(_));
         self.waiting.is_empty()
             && self.resting.is_empty()
             && self.writes.is_empty()
             && self.leases.renewals.is_empty()
             && self.watches.values().all(|watch| watch.waiters.is_empty())
-            && !self.posts.any(|what| !is_stream(what))
+            && !self.posts.any(|what| !is_aside(what))
     }
 
     fn part(&mut self, now: Time, actions: &mut VecDeque<Action>) {
-        self.posts.drop_all(actions, |what| matches!(what, For::Watch(_) | For::Beat(_)));
+        self.posts.drop_all(actions, |what| what.is_stream() || matches!(what, For::Beat(_)));
         self.watches.clear();
         if let Some(lease) = self.leases.take() {
             // If it cannot be given back it ends with its time.

@@ -45,8 +45,17 @@ pub(super) enum For {
     Write(u64, Terms),
     /// What is deleted below this lock.
     Watch(Arc<str>),
+    /// What of this lease somebody breaks, as its fence tells.
+    Breaks(Arc<Lease>),
     /// That a lease is given back.
     Revoke,
+}
+
+impl For {
+    /// Its answer goes on and on.
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self, For::Watch(_) | For::Breaks(_))
+    }
 }
 
 /// What a request was asked under.

@@ -1,14 +1,16 @@
 //! What is watched: the deletions below each lock that somebody waits for, from when that is asked for first, and for a
-//! while after it was asked for last.
+//! while after it was asked for last; and the fence of a lease that is kept alive, by which a client hears that a hold
+//! of its is broken.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_machines::protocol::{Reply, StoreEvent};
 use lockwright_machines::stores::etcd::failure::Failure;
-use lockwright_machines::stores::etcd::gateway::{self, Heard};
+use lockwright_machines::stores::etcd::gateway::{self, Changes, Heard};
+use lockwright_machines::stores::etcd::lease::Lease;
 use lockwright_machines::stores::etcd::transactions::{self, below, unavailable};
-use lockwright_machines::stores::etcd::wire::Keys;
+use lockwright_machines::stores::etcd::wire::{KeyValue, Keys};
 use lockwright_machines::time::Time;
 
 use super::Etcd;
@@ -46,25 +48,40 @@ impl Etcd {
         }
         watch.waiters.push(write);
         if is_new {
-            let body = gateway::watch(&Keys::beginning(&below(&lock)));
+            let body = gateway::watch(&Keys::beginning(&below(&lock)), Changes::Deletions);
             self.post(now, For::Watch(lock), gateway::WATCH, body);
         }
     }
 
-    /// More came of the watch of a lock, a line for each message.
-    pub(super) fn heard(&mut self, now: Time, number: u64, lock: &Arc<str>) {
+    /// Has breaks of what is held under `lease` told. One that comes before that is heard by what looks at the lock.
+    pub(super) fn watch_fence(&mut self, now: Time, lease: &Arc<Lease>) {
+        if !self.posts.any(|what| matches!(what, For::Breaks(_))) {
+            let body = gateway::watch(&Keys::one(&lease.fence_key), Changes::Writes);
+            self.post(now, For::Breaks(lease.clone()), gateway::WATCH, body);
+        }
+    }
+
+    /// The fence of a lease that is over tells nothing.
+    pub(super) fn forget_fence(&mut self) {
+        self.posts.drop_all(&mut self.actions, |what| matches!(what, For::Breaks(_)));
+    }
+
+    /// More came of a watch, a line for each message.
+    pub(super) fn heard(&mut self, now: Time, number: u64) {
         while let Some(open) = self.posts.get_mut(number) {
             let Some(end) = open.body.iter().position(|byte| *byte == b'\n') else { return };
             let line: Vec<u8> = open.body.drain(..=end).collect();
             let failure = match gateway::heard(&line) {
                 Some(Heard::Stands(revision)) => {
                     open.by = None;
-                    self.stands(now, lock, revision);
+                    if let For::Watch(lock) = &open.what {
+                        let lock = lock.clone();
+                        self.stands(now, &lock, revision);
+                    }
                     continue;
                 }
-                Some(Heard::Deleted(deleted)) => {
-                    let gone = deleted.iter().map(|kv| News::Pushed(lock.clone(), transactions::gone(kv)));
-                    self.news.extend(gone);
+                Some(Heard::Changed(changed)) => {
+                    self.news.extend(changed.iter().filter_map(|kv| news(&open.what, kv)));
                     continue;
                 }
                 Some(Heard::Ended(why)) => Failure::Refused(refusal(&why)),
@@ -113,6 +130,14 @@ impl Etcd {
             self.watches.extract_if(|_, watch| watch.wanted.after(WANTED) <= now && watch.waiters.is_empty());
         let locks: Vec<_> = unwanted.map(|(lock, _)| lock).collect();
         self.posts.drop_all(&mut self.actions, |what| matches!(what, For::Watch(lock) if locks.contains(lock)));
+    }
+}
+
+/// What is told by a change of what is watched.
+fn news(watched: &For, changed: &KeyValue) -> Option<News> {
+    match watched {
+        For::Watch(lock) => Some(News::Pushed(lock.clone(), transactions::gone(changed))),
+        _ => transactions::broken(&changed.value).map(|(lock, event)| News::Pushed(lock, event)),
     }
 }
 

@@ -160,6 +160,13 @@ impl Host {
         self.engine.inspected(ticket).unwrap()
     }
 
+    pub(crate) fn break_hold(&mut self, name: &str, token: u64) -> bool {
+        let lock = self.engine.lock(name, self.engine.lock_options()).unwrap();
+        let ticket = self.engine.break_hold(now(), &lock, token).unwrap();
+        self.until(|engine| engine.is_settled(ticket));
+        self.engine.broken(ticket).unwrap()
+    }
+
     pub(crate) fn close(&mut self) {
         self.engine.close(now());
         self.until(Engine::is_over);

@@ -20,7 +20,6 @@ use super::connection::answered;
 use super::copy::{Copy, News};
 use super::failure::{Failure, too_late};
 use super::grpc;
-use super::layouts::part::Part;
 use super::transactions::{self, below};
 use crate::platform::mutex::locked;
 use crate::protocol::{Reply, Request, StoreEvent};
@@ -464,9 +463,8 @@ impl Etcd {
 
     /// Whoever breaks a hold of this client's writes which it was.
     fn told_by_fence(&self, fence: &KeyValue) {
-        let own = String::from_utf8_lossy(fence.value());
-        if let (Some((lock, _)), Some(sink)) = (Part::of_ours(&own), self.leases.sink()) {
-            sink.pushed(lock, &StoreEvent::BrokenAt { path: own.as_ref().into() });
+        if let (Some((lock, broken)), Some(sink)) = (transactions::broken(fence.value()), self.leases.sink()) {
+            sink.pushed(&lock, &broken);
         }
     }
 

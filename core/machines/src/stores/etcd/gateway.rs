@@ -25,7 +25,7 @@ pub const KEEP_ALIVE: &str = "/v3/lease/keepalive";
 pub const REVOKE: &str = "/v3/lease/revoke";
 /// Where it is asked how long a lease lasts yet.
 pub const TIME_TO_LIVE: &str = "/v3/lease/timetolive";
-/// Where deletions are heard of, as a stream.
+/// Where changes are heard of, as a stream.
 pub const WATCH: &str = "/v3/watch";
 /// Where a user and a password give a token, which is posted with the rest as `authorization`.
 pub const AUTHENTICATE: &str = "/v3/auth/authenticate";
@@ -104,9 +104,22 @@ pub fn of_lease(id: i64) -> String {
     format!(r#"{{"ID":"{id}"}}"#)
 }
 
-/// What has deletions told, of these keys, from now on.
-pub fn watch(of: &Keys) -> String {
-    format!(r#"{{"create_request":{{{},"filters":["NOPUT"]}}}}"#, keys(of))
+/// What of some keys is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changes {
+    /// That one is deleted.
+    Deletions,
+    /// That one is written.
+    Writes,
+}
+
+/// What has these changes of these keys told, from now on.
+pub fn watch(of: &Keys, changes: Changes) -> String {
+    let other = match changes {
+        Changes::Deletions => "NOPUT",
+        Changes::Writes => "NODELETE",
+    };
+    format!(r#"{{"create_request":{{{},"filters":["{other}"]}}}}"#, keys(of))
 }
 
 /// What gives a token.
@@ -175,10 +188,10 @@ pub fn token(body: &[u8]) -> Option<String> {
 /// What a watch tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It stands: what is deleted after this revision is told.
+    /// It stands: what changes after this revision is told.
     Stands(i64),
-    /// These were deleted.
-    Deleted(Vec<KeyValue>),
+    /// These changed as it was asked for.
+    Changed(Vec<KeyValue>),
     /// It is over, for this reason.
     Ended(String),
 }
@@ -192,8 +205,7 @@ pub fn heard(line: &[u8]) -> Option<Heard> {
     if is(&value, "created") {
         return revision(&value).map(Heard::Stands);
     }
-    let deleted = each(&value, "events").filter(|event| text(event, "type") == "DELETE");
-    deleted.map(|event| key_value(event.get("kv")?)).collect::<Option<_>>().map(Heard::Deleted)
+    each(&value, "events").map(|event| key_value(event.get("kv")?)).collect::<Option<_>>().map(Heard::Changed)
 }
 
 /// What an answer of this status says that is no answer to what was posted.
@@ -312,7 +324,10 @@ mod tests {
             transaction(&Transaction::when([made, value])),
             r#"{"compare":[{"key":"eC8=","range_end":"eDA=","target":"CREATE","result":"LESS","create_revision":"5"},{"key":"eA==","target":"VALUE","result":"EQUAL","value":"dg=="}],"success":[],"failure":[]}"#
         );
-        assert_eq!(watch(&Keys::one("x/a")), r#"{"create_request":{"key":"eC9h","filters":["NOPUT"]}}"#);
+        for (changes, other) in [(Changes::Deletions, "NOPUT"), (Changes::Writes, "NODELETE")] {
+            let asks = format!(r#"{{"create_request":{{"key":"eC9h","filters":["{other}"]}}}}"#);
+            assert_eq!(watch(&Keys::one("x/a"), changes), asks);
+        }
         assert_eq!(authenticate("u\"", "p"), r#"{"name":"u\"","password":"p"}"#);
     }
 
@@ -344,15 +359,20 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_tells_from_when_it_stands_and_who_goes() {
+    fn a_watch_tells_from_when_it_stands_and_what_changes() {
         let header = r#""header":{"revision":"12"}"#;
         let stands = format!(r#"{{"result":{{{header},"created":true}}}}"#);
         assert_eq!(heard(stands.as_bytes()), Some(Heard::Stands(12)));
-        let events =
-            r#"[{"type":"DELETE","kv":{"key":"eC9h","mod_revision":"13"}},{"kv":{"key":"eC9i","mod_revision":"13"}}]"#;
-        let gone = KeyValue { key: "x/a".into(), written: 13, ..KeyValue::default() };
-        let told = format!(r#"{{"result":{{{header},"events":{events}}}}}"#);
-        assert_eq!(heard(told.as_bytes()), Some(Heard::Deleted(vec![gone])));
+        let gone = r#"{"type":"DELETE","kv":{"key":"eC9h","mod_revision":"13"}}"#;
+        let written = r#"{"kv":{"key":"eC9i","mod_revision":"13","value":"eQ=="}}"#;
+        let told = format!(r#"{{"result":{{{header},"events":[{gone},{written}]}}}}"#);
+        let changed = [("x/a", ""), ("x/b", "y")].map(|(key, value)| KeyValue {
+            key: key.into(),
+            value: value.into(),
+            written: 13,
+            ..KeyValue::default()
+        });
+        assert_eq!(heard(told.as_bytes()), Some(Heard::Changed(changed.into())));
         let ended = format!(r#"{{"result":{{{header},"created":true,"canceled":true,"cancel_reason":"why"}}}}"#);
         assert_eq!(heard(ended.as_bytes()), Some(Heard::Ended("why".into())));
         assert_eq!(heard(b"{}"), None);

@@ -394,6 +394,13 @@ fn break_hold(request: &Request, prefix: &str) -> Result<Transaction> {
     Ok(Transaction::when([theirs]).then(breaks).or_else([count_others(&request.key)]))
 }
 
+/// What is told by a fence that was written with this, and of which lock; nothing where its own client wrote it.
+pub fn broken(fence: &[u8]) -> Option<(Arc<str>, StoreEvent)> {
+    let own = std::str::from_utf8(fence).ok()?;
+    let (lock, _) = Part::of_ours(own)?;
+    Some((lock.into(), StoreEvent::BrokenAt { path: own.into() }))
+}
+
 /// Where the fence of a lease lies.
 pub fn fence_key(prefix: &str, lease: i64) -> String {
     format!("{prefix}{RESERVED}/-{lease:x}")
