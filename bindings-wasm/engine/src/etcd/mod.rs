@@ -167,7 +167,7 @@ impl Etcd {
             For::Write(number, terms) => self.answers(now, *number, terms, body),
             For::Revoke => Some(()),
             // A stream that stands does not end by itself.
-            For::Watch(_) | For::Breaks(_) => None,
+            For::Watch(_) | For::Breaks => None,
         };
         match is_ok {
             Some(()) => self.prove(&open),
@@ -219,7 +219,7 @@ impl Etcd {
             For::Write(number, terms) => self.write_failed(now, number, &terms, failure, again),
             For::Watch(lock) => self.watch_ended(now, &lock, failure, again),
             // The next sign of life asks for it again.
-            For::Breaks(_) | For::Revoke => {}
+            For::Breaks | For::Revoke => {}
         }
         self.renewals_go_on();
     }

@@ -45,8 +45,8 @@ pub(super) enum For {
     Write(u64, Terms),
     /// What is deleted below this lock.
     Watch(Arc<str>),
-    /// What of this lease somebody breaks, as its fence tells.
-    Breaks(Arc<Lease>),
+    /// What is broken of all that the lease holds, as its fence tells.
+    Breaks,
     /// That a lease is given back.
     Revoke,
 }
@@ -54,7 +54,7 @@ pub(super) enum For {
 impl For {
     /// Its answer goes on and on.
     pub(super) fn is_stream(&self) -> bool {
-        matches!(self, For::Watch(_) | For::Breaks(_))
+        matches!(self, For::Watch(_) | For::Breaks)
     }
 }
 

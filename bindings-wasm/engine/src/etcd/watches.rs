@@ -54,16 +54,16 @@ impl Etcd {
     }
 
     /// Has breaks of what is held under `lease` told. One that comes before that is heard by what looks at the lock.
-    pub(super) fn watch_fence(&mut self, now: Time, lease: &Arc<Lease>) {
-        if !self.posts.any(|what| matches!(what, For::Breaks(_))) {
+    pub(super) fn watch_fence(&mut self, now: Time, lease: &Lease) {
+        if !self.posts.any(|what| matches!(what, For::Breaks)) {
             let body = gateway::watch(&Keys::one(&lease.fence_key), Changes::Writes);
-            self.post(now, For::Breaks(lease.clone()), gateway::WATCH, body);
+            self.post(now, For::Breaks, gateway::WATCH, body);
         }
     }
 
     /// The fence of a lease that is over tells nothing.
     pub(super) fn forget_fence(&mut self) {
-        self.posts.drop_all(&mut self.actions, |what| matches!(what, For::Breaks(_)));
+        self.posts.drop_all(&mut self.actions, |what| matches!(what, For::Breaks));
     }
 
     /// More came of a watch, a line for each message.
