@@ -31,8 +31,8 @@ pub fn etcd_answer(data: &[u8]) {
     if let Some((id, _)) = gateway::granted(body) {
         assert!(id != 0);
     }
-    if let Some(Heard::Deleted(deleted)) = gateway::heard(body) {
-        deleted.iter().for_each(|kv| drop(transactions::gone(kv)));
+    if let Some(Heard::Changed(changed)) = gateway::heard(body) {
+        changed.iter().for_each(|kv| drop((transactions::gone(kv), transactions::broken(&kv.value))));
     }
     let _ = (gateway::alive(body), gateway::lives(body), gateway::token(body));
 }
