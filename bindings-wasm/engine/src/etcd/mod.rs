@@ -285,17 +285,16 @@ impl Store for Etcd {
     }
 
     fn is_quiet(&self) -> bool {
-        let is_aside = |what: &For| what.is_stream() || matches!(what, For::Beat(_));
         self.waiting.is_empty()
             && self.resting.is_empty()
             && self.writes.is_empty()
             && self.leases.renewals.is_empty()
             && self.watches.values().all(|watch| watch.waiters.is_empty())
-            && !self.posts.any(|what| !is_aside(what))
+            && !self.posts.any(|what| !what.is_aside())
     }
 
     fn part(&mut self, now: Time, actions: &mut VecDeque<Action>) {
-        self.posts.drop_all(actions, |what| what.is_stream() || matches!(what, For::Beat(_)));
+        self.posts.drop_all(actions, For::is_aside);
         self.watches.clear();
         if let Some(lease) = self.leases.take() {
             // If it cannot be given back it ends with its time.

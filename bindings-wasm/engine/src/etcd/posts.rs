@@ -56,6 +56,11 @@ impl For {
     pub(super) fn is_stream(&self) -> bool {
         matches!(self, For::Watch(_) | For::Breaks)
     }
+
+    /// By itself it keeps nobody waiting, and ends with the client.
+    pub(super) fn is_aside(&self) -> bool {
+        self.is_stream() || matches!(self, For::Beat(_))
+    }
 }
 
 /// What a request was asked under.

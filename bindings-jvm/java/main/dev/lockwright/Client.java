@@ -11,6 +11,7 @@ import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.WeakHashMap;
 import java.util.concurrent.CompletableFuture;
@@ -65,7 +66,8 @@ public final class Client implements AutoCloseable {
     }
     try {
       List<Object> opened = Handle.list(request.call());
-      return new Client(new Handle((long) opened.get(0)), (String) opened.get(1), given.executor == null ? Taker.EXECUTOR : given.executor, source);
+      Executor executor = Objects.requireNonNullElse(given.executor, Taker.EXECUTOR);
+      return new Client(new Handle((long) opened.get(0)), (String) opened.get(1), executor, source);
     } catch (LockException error) {
       if (source != null) {
         Agenda.SOURCES.remove(source);
