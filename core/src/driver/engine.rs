@@ -412,14 +412,15 @@ impl Engine {
 
     /// The same in this task. When the task is dropped meanwhile, the background goes on.
     pub(crate) async fn perform_async(&self, entry: &Arc<Entry>, effects: Effects, deadline: Option<Time>) {
+        let mut limit = self.limit(effects.machine.at, deadline);
         let mut is_told = effects.tells();
         let mut todo = self.perform_local(entry, effects);
         while !is_told && !todo.is_empty() {
-            let limit = self.limit(clock::now(), deadline);
             let mut flight = Flight { engine: self, sends: todo, limit };
             let answered = self.heard(1, self.call_async(&flight.sends[0].requests, limit).await);
             let send = flight.sends.remove(0);
             let follow = send.answered(self, &answered);
+            limit = self.limit(follow.machine.at, deadline);
             is_told = follow.tells();
             let more = self.perform_local(&send.entry, follow);
             append(&mut flight.sends, more);

@@ -86,8 +86,9 @@ struct Line {
 
 impl Line {
     fn usable(&self, config: &Config) -> Option<SharedConnection> {
-        let (connection, since) = locked(&self.connection).clone()?;
-        (connection.is_usable() && !is_outdated(config, since)).then_some(connection)
+        let known = locked(&self.connection);
+        let (connection, since) = known.as_ref()?;
+        (connection.is_usable() && !is_outdated(config, *since)).then(|| connection.clone())
     }
 }
 
@@ -450,10 +451,10 @@ impl Redis {
     /// and when it is there.
     async fn line(&self, now: Time, limit: Time) -> Result<(SharedConnection, Time)> {
         let home = Home::current();
-        let shared = self.shared(home.id());
-        if let Some(line) = shared.usable(&self.config) {
-            return Ok((line, now));
-        }
+        let shared = match self.shared(home.id()) {
+            Ok(line) => return Ok((line, now)),
+            Err(shared) => shared,
+        };
         // Apart: to dial takes kilobytes, which every request would have to carry.
         let dialled = timeout(limit.since(now), Box::pin(self.dial_line(home, &shared))).await;
         dialled.unwrap_or_else(|_| Err(self.unreached())).map(|line| (line, clock::now()))
@@ -477,16 +478,17 @@ impl Redis {
         unreachable(&self.config, std::io::ErrorKind::TimedOut.into())
     }
 
-    fn shared(&self, home: HomeId) -> Arc<Line> {
+    /// The connection of `home`, or where it is to be once it is dialled.
+    fn shared(&self, home: HomeId) -> std::result::Result<SharedConnection, Arc<Line>> {
         let mut lines = locked(&self.lines);
         if let Some((_, shared)) = lines.iter().find(|(of, _)| *of == home) {
-            return shared.clone();
+            return shared.usable(&self.config).ok_or_else(|| shared.clone());
         }
         // Runtimes come and go; those that went left nothing that is of use.
         lines.retain(|(_, shared)| locked(&shared.connection).as_ref().is_none_or(|(line, _)| line.is_usable()));
         let shared = Arc::<Line>::default();
         lines.push((home, shared.clone()));
-        shared
+        Err(shared)
     }
 
     /// `sink` wants to know when another run of the server is met.

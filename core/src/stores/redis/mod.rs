@@ -9,6 +9,7 @@ mod failover;
 pub(crate) mod fuzz;
 mod inbox;
 mod masters;
+mod portions;
 mod redirects;
 mod replicas;
 mod sentinels;

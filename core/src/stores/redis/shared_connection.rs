@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker, ready};
 
@@ -14,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use super::input::Input;
+use super::portions::{Portions, Wakers};
 use super::shortcut::ShortcutProbe;
 use super::wire::{Broken, lost};
 use crate::error::{Error, Result};
@@ -29,15 +31,14 @@ const KEPT: usize = 64 << 10;
 
 /// What tasks have of a connection. Once all of them are gone it is closed.
 #[derive(Clone)]
-pub(super) struct SharedConnection {
-    line: Arc<Line>,
-    _wanted: Arc<Wanted>,
-}
+pub(super) struct SharedConnection(Arc<Wanted>);
 
 /// What tasks share with the one that drives the connection.
 struct Line {
     state: Mutex<State>,
     known: Mutex<ShortcutProbe>,
+    /// Nobody asks any more: the connection has ended, or will once all are answered.
+    retired: AtomicBool,
 }
 
 #[derive(Default)]
@@ -54,7 +55,6 @@ struct State {
     /// Nobody may be left to wait past this without being looked for.
     look_at: Option<Time>,
     unwanted: bool,
-    retired: bool,
     end: Option<End>,
 }
 
@@ -88,10 +88,17 @@ enum End {
 impl SharedConnection {
     /// A connection over `stream` to a server of which this is known, and what drives it.
     pub(super) fn over<S>(stream: S, known: ShortcutProbe) -> (Self, Driver<S>) {
-        let line = Arc::new(Line { state: Mutex::default(), known: Mutex::new(known) });
-        let driver =
-            Driver { line: line.clone(), stream, input: Input::default(), sending: Vec::new(), sent: 0, alarm: None };
-        (SharedConnection { _wanted: Arc::new(Wanted(line.clone())), line }, driver)
+        let line = Arc::new(Line { state: Mutex::default(), known: Mutex::new(known), retired: AtomicBool::default() });
+        let driver = Driver {
+            line: line.clone(),
+            stream,
+            input: Input::default(),
+            portions: Portions::default(),
+            sending: Vec::new(),
+            sent: 0,
+            alarm: None,
+        };
+        (SharedConnection(Arc::new(Wanted(line))), driver)
     }
 
     /// Has what `write` writes sent, and awaits so many values until `deadline`.
@@ -100,26 +107,26 @@ impl SharedConnection {
     /// Why there are none; whether what was written is executed is then unknown. After one that is too late the
     /// connection serves nobody else.
     pub(super) fn ask(&self, expected: usize, deadline: Time, write: impl FnOnce(&mut Vec<u8>)) -> Answer<'_> {
-        let (number, driver) = locked(&self.line.state).ask(expected, deadline, write);
+        let line = &*self.0.0;
+        let (number, driver) = locked(&line.state).ask(expected, deadline, write);
         if let Some(driver) = driver {
             driver.wake();
         }
-        Answer { line: &self.line, number }
+        Answer { line, number, taken: false }
     }
 
     /// What is known of the server.
     pub(super) fn known(&self) -> &Mutex<ShortcutProbe> {
-        &self.line.known
+        &self.0.0.known
     }
 
     /// Has nobody ask any more; what was asked is answered.
     pub(super) fn retire(&self) {
-        locked(&self.line.state).retired = true;
+        self.0.0.retire();
     }
 
     pub(super) fn is_usable(&self) -> bool {
-        let state = locked(&self.line.state);
-        !state.retired && state.end.is_none()
+        !self.0.0.retired.load(Ordering::Acquire)
     }
 }
 
@@ -135,8 +142,9 @@ impl State {
         (number, self.driver.take())
     }
 
-    fn asked(&mut self, number: u64) -> Option<&mut Asked> {
-        self.asked.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    /// How many answers are still to come.
+    fn awaited(&self) -> usize {
+        self.asked.len() - self.answered
     }
 
     /// Gives a value to whoever is next; who then has all is woken.
@@ -165,20 +173,20 @@ impl State {
         }
     }
 
-    /// Who waits in vain at `now` is told so, and nobody else is served.
-    fn give_up(&mut self, now: Time) -> Wakers {
-        let mut woken = Wakers::new();
+    /// Who waits in vain at `now` is told so; whether there is anybody, and whom to wake.
+    fn give_up(&mut self, now: Time) -> (bool, Wakers) {
+        let (mut any, mut woken) = (false, Wakers::new());
         self.look_at = None;
         for asked in self.asked.iter_mut().skip(self.answered).filter(|asked| asked.fate == Fate::Awaited) {
             if asked.deadline <= now {
                 asked.fate = Fate::Overdue;
-                self.retired = true;
+                any = true;
                 woken.extend(asked.waker.take());
             } else {
                 self.look_at = Some(self.look_at.map_or(asked.deadline, |at| at.min(asked.deadline)));
             }
         }
-        woken
+        (any, woken)
     }
 
     /// The connection is no more. What would wake the task that drove it goes, too: a foreign event loop, with its
@@ -190,25 +198,33 @@ impl State {
     }
 }
 
-type Wakers = SmallVec<[Waker; 16]>;
+fn with_number(asked: &mut VecDeque<Asked>, first: u64, number: u64) -> Option<&mut Asked> {
+    asked.get_mut(usize::try_from(number.checked_sub(first)?).ok()?)
+}
 
 /// What somebody waits for who asked.
 pub(super) struct Answer<'a> {
     line: &'a Line,
     number: u64,
+    taken: bool,
 }
 
 impl Future for Answer<'_> {
     type Output = Result<Values>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = locked(&self.line.state);
-        let end = state.end.clone();
-        let Some(asked) = state.asked(self.number) else {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let line = self.line;
+        let mut state = locked(&line.state);
+        let State { asked, first, end, .. } = &mut *state;
+        let Some(asked) = with_number(asked, *first, self.number) else {
             return Poll::Ready(Err(lost(io::ErrorKind::NotFound.into())));
         };
         if asked.missing == 0 && asked.fate == Fate::Awaited {
-            return Poll::Ready(Ok(std::mem::take(&mut asked.values)));
+            let values = std::mem::take(&mut asked.values);
+            asked.fate = Fate::Forgotten;
+            state.forget();
+            self.taken = true;
+            return Poll::Ready(Ok(values));
         }
         if asked.fate == Fate::Overdue {
             return Poll::Ready(Err(lost(io::ErrorKind::TimedOut.into())));
@@ -225,8 +241,12 @@ impl Future for Answer<'_> {
 
 impl Drop for Answer<'_> {
     fn drop(&mut self) {
+        if self.taken {
+            return;
+        }
         let mut state = locked(&self.line.state);
-        if let Some(asked) = state.asked(self.number) {
+        let State { asked, first, .. } = &mut *state;
+        if let Some(asked) = with_number(asked, *first, self.number) {
             let waker = asked.waker.take();
             let values = std::mem::take(&mut asked.values);
             asked.fate = Fate::Forgotten;
@@ -266,6 +286,7 @@ pub(super) struct Driver<S> {
     line: Arc<Line>,
     stream: S,
     input: Input,
+    portions: Portions,
     /// What is being sent, and how much of it was.
     sending: Vec<u8>,
     sent: usize,
@@ -327,12 +348,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
     /// Reads what there is to read.
     fn receive(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         loop {
+            if self.portions.wake() {
+                // Behind those that were woken.
+                context.waker().wake_by_ref();
+                return Ok(());
+            }
             let mut room = ReadBuf::new(self.input.room());
             match Pin::new(&mut self.stream).poll_read(context, &mut room)? {
                 Poll::Ready(()) => {
                     let count = room.filled().len();
                     self.input.came(count)?;
-                    self.line.answer(&mut self.input)?;
+                    self.line.answer(&mut self.input, &mut self.portions)?;
                 }
                 Poll::Pending => return Ok(()),
             }
@@ -352,8 +378,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 return;
             }
             self.alarm = None;
-            let woken = locked(&self.line.state).give_up(clock::now());
-            woken.into_iter().for_each(Waker::wake);
+            self.line.give_up(clock::now());
         }
     }
 }
@@ -366,29 +391,45 @@ impl<S> Drop for Driver<S> {
 }
 
 impl Line {
-    /// Gives all replies that `input` has to those who wait for them.
-    fn answer(&self, input: &mut Input) -> io::Result<()> {
-        let mut woken = Wakers::new();
+    /// Gives all replies that `input` has to those who wait for them, who are then to be woken.
+    fn answer(&self, input: &mut Input, portions: &mut Portions) -> io::Result<()> {
+        let mut answered = Wakers::new();
         let mut state = locked(&self.state);
+        let awaited = state.awaited();
         let mut next = || {
             Ok(match input.value()? {
                 Some(value) => Some(state.answer(value)?),
                 None => None,
             })
         };
-        let ended: io::Result<()> = loop {
+        let ended = loop {
             match next() {
-                Ok(Some(waker)) => woken.extend(waker),
+                Ok(Some(waker)) => answered.extend(waker),
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             }
         };
+        let came_whole = state.awaited() == 0;
         drop(state);
-        woken.into_iter().for_each(Waker::wake);
+        portions.came(answered, awaited, came_whole);
         ended
     }
 
+    /// Whoever waits in vain is told so, and nobody else is served.
+    fn give_up(&self, now: Time) {
+        let (any, woken) = locked(&self.state).give_up(now);
+        if any {
+            self.retire();
+        }
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
     fn end(&self, end: End) {
+        self.retire();
         let woken = locked(&self.state).end(end);
         woken.into_iter().for_each(Waker::wake);
     }
@@ -446,7 +487,31 @@ mod tests {
         let [one, two, three] = asked;
         // Whoever looks late finds its answer, too.
         assert_eq!([number(three.await.unwrap()), number(one.await.unwrap()), number(two.await.unwrap())], [3, 1, 2]);
-        assert!(locked(&connection.line.state).asked.is_empty());
+        assert!(locked(&connection.0.0.state).asked.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_some_ask_is_sent_before_others_that_were_answered_with_them_go_on() {
+        let (connection, _driver, mut server) = connection();
+        let start = || {
+            let connection = connection.clone();
+            tokio::spawn(async move { (ask(&connection, "1").await.is_ok(), ask(&connection, "2").await.is_ok()) })
+        };
+        let tasks = Vec::from_iter(std::iter::repeat_with(start).take(16));
+        assert_eq!(heard(&mut server, 16).await, "1".repeat(16));
+        server.write_all(":1\r\n".repeat(16).as_bytes()).await.unwrap();
+        // A task like the others, which goes on among them.
+        let reading = tokio::spawn(async move {
+            let count = server.read(&mut [0; 64]).await.unwrap();
+            (server, count)
+        });
+        let (mut server, first) = timeout(SOON, reading).await.unwrap().unwrap();
+        assert!(first < 16, "{first} are sent together");
+        assert_eq!(heard(&mut server, 16 - first).await, "2".repeat(16 - first));
+        server.write_all(":1\r\n".repeat(16).as_bytes()).await.unwrap();
+        for task in tasks {
+            assert_eq!(timeout(SOON, task).await.unwrap().unwrap(), (true, true));
+        }
     }
 
     #[tokio::test]
@@ -466,7 +531,7 @@ mod tests {
         assert_eq!(heard(&mut server, 2).await, "xy");
         server.write_all(b":1\r\n:2\r\n").await.unwrap();
         assert_eq!(number(one.await.unwrap()), 2);
-        assert!(locked(&connection.line.state).asked.is_empty() && connection.is_usable());
+        assert!(locked(&connection.0.0.state).asked.is_empty() && connection.is_usable());
     }
 
     #[tokio::test]
@@ -527,11 +592,11 @@ mod tests {
         let (connection, driver, mut server) = connection();
         let answer = ask(&connection, "x");
         heard(&mut server, 1).await;
-        assert!(locked(&connection.line.state).driver.is_some(), "it sleeps");
+        assert!(locked(&connection.0.0.state).driver.is_some(), "it sleeps");
         driver.abort();
         assert_eq!(timeout(SOON, answer).await.unwrap().unwrap_err().kind(), Kind::Unavailable);
         assert!(!connection.is_usable());
-        assert!(locked(&connection.line.state).driver.is_none(), "nothing of the runtime is kept");
+        assert!(locked(&connection.0.0.state).driver.is_none(), "nothing of the runtime is kept");
     }
 
     #[tokio::test]
