@@ -10,6 +10,8 @@ use smallvec::SmallVec;
 /// comes back in parts there. Where it keeps coming back whole, all are woken at once for a while.
 #[derive(Debug, Default)]
 pub(super) struct Portions {
+    /// Nobody would ask again before all are woken.
+    are_whole: bool,
     /// Who has an answer and is to be woken.
     waiting: Wakers,
     size: usize,
@@ -36,6 +38,13 @@ const TRIES: u32 = 3;
 const PAUSE: u32 = 500;
 
 impl Portions {
+    /// For tasks that are woken together, always.
+    pub(super) fn whole() -> Self {
+        let mut portions = Portions::default();
+        portions.are_whole = true;
+        portions
+    }
+
     /// Of `awaited` answers some came together, those of `tasks`; whether all of them did.
     pub(super) fn came(&mut self, tasks: Wakers, awaited: usize, came_whole: bool) {
         if tasks.is_empty() {
@@ -57,7 +66,7 @@ impl Portions {
     }
 
     fn next_size(&mut self, awaited: usize) -> usize {
-        if awaited < WORTH_IT {
+        if self.are_whole || awaited < WORTH_IT {
             return usize::MAX;
         }
         match self.pause.checked_sub(1) {
@@ -130,10 +139,11 @@ mod tests {
     }
 
     #[test]
-    fn few_tasks_go_on_together() {
+    fn few_tasks_go_on_together_and_those_of_a_foreign_event_loop() {
         for tasks in 1..WORTH_IT {
             assert_eq!(portions_of(&mut Portions::default(), tasks, tasks), 1000);
         }
+        assert_eq!(portions_of(&mut Portions::whole(), 16, 15), 1000);
     }
 
     #[test]

@@ -87,13 +87,13 @@ enum End {
 
 impl SharedConnection {
     /// A connection over `stream` to a server of which this is known, and what drives it.
-    pub(super) fn over<S>(stream: S, known: ShortcutProbe) -> (Self, Driver<S>) {
+    pub(super) fn over<S>(stream: S, known: ShortcutProbe, portions: Portions) -> (Self, Driver<S>) {
         let line = Arc::new(Line { state: Mutex::default(), known: Mutex::new(known), retired: AtomicBool::default() });
         let driver = Driver {
             line: line.clone(),
             stream,
             input: Input::default(),
-            portions: Portions::default(),
+            portions,
             sending: Vec::new(),
             sent: 0,
             alarm: None,
@@ -450,7 +450,7 @@ mod tests {
 
     fn connection() -> (SharedConnection, JoinHandle<()>, DuplexStream) {
         let (ours, theirs) = duplex(64 << 10);
-        let (connection, driver) = SharedConnection::over(ours, ShortcutProbe::default());
+        let (connection, driver) = SharedConnection::over(ours, ShortcutProbe::default(), Portions::default());
         (connection, tokio::spawn(driver), theirs)
     }
 

@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::config::Config;
 use super::greeting::{Greeting, Welcome};
 use super::input::Input;
+use super::portions::Portions;
 use super::shared_connection::SharedConnection;
 use super::shortcut::ShortcutProbe;
 use super::socket::unreachable;
@@ -115,7 +116,9 @@ async fn connect(config: &Config) -> io::Result<Pipe> {
 /// Why it cannot be had.
 pub(super) async fn shared(config: &Arc<Config>, home: Home) -> Result<(SharedConnection, Welcome)> {
     let (pipe, welcome) = dial_for(config, &home).await?;
-    let (connection, driver) = SharedConnection::over(pipe, ShortcutProbe::of(welcome.run.as_deref()));
+    // The jobs of a foreign event loop are all polled before the program's own tasks hear of any.
+    let portions = if home.background().is_some() { Portions::whole() } else { Portions::default() };
+    let (connection, driver) = SharedConnection::over(pipe, ShortcutProbe::of(welcome.run.as_deref()), portions);
     home.spawn(driver);
     Ok((connection, welcome))
 }
