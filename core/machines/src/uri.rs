@@ -346,21 +346,39 @@ fn no_uri(text: &str, error: Option<url::ParseError>) -> String {
 pub fn span(what: &str, text: &str) -> Result<Duration> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let unit = match unit {
-        "ms" => 0.001,
-        "s" | "" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => f64::NAN,
+    let nanos = match unit {
+        "ms" => nanos_of(number, 1_000_000),
+        "s" | "" => nanos_of(number, 1_000_000_000),
+        "m" => nanos_of(number, 60_000_000_000),
+        "h" => nanos_of(number, 3_600_000_000_000),
+        _ => None,
     };
-    let seconds = number.parse::<f64>().unwrap_or(f64::NAN) * unit;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(span) => Ok(span.min(MAX_TIMEOUT)),
-        Err(_) => Err(Error::invalid(
+    match nanos.filter(|nanos| *nanos <= Duration::MAX.as_nanos()) {
+        Some(nanos) => Ok(u64::try_from(nanos).map_or(MAX_TIMEOUT, Duration::from_nanos).min(MAX_TIMEOUT)),
+        None => Err(Error::invalid(
             "connect",
             format!("{what} is {text:?}; write a span of at most ten years, such as 500ms, 10s, 2m or 1h"),
         )),
     }
+}
+
+/// How many nanoseconds a decimal `number` of units of so many `nanos` has. Floating-point numbers would round it, and
+/// what parses them is larger than all else that reads addresses.
+fn nanos_of(number: &str, nanos: u128) -> Option<u128> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &'_ str| text.bytes().all(|digit| digit.is_ascii_digit());
+    if whole.len() + fraction.len() == 0 || !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let value = |digit: u8| u128::from(digit - b'0');
+    let add = |sum: u128, digit| sum.saturating_mul(10).saturating_add(value(digit) * nanos);
+    let mut sum = whole.bytes().fold(0, add);
+    let mut part = nanos;
+    for digit in fraction.bytes() {
+        part /= 10;
+        sum = sum.saturating_add(value(digit) * part);
+    }
+    Some(sum)
 }
 
 /// The pauses between two tries as text: `50ms..250ms`, or one span for pauses that are all the same.
@@ -514,7 +532,13 @@ mod tests {
             [read("500ms"), read("10s"), read("1.5"), read("2m"), read("1h")],
             [500, 10_000, 1_500, 120_000, 3_600_000].map(Duration::from_millis)
         );
-        for text in ["", "s", "1d", "-1s", "1e300h", "inf", "9 s"] {
+        assert_eq!(
+            [read(".1ms"), read("2.ms"), read("0.0000000019")].map(|span| span.as_nanos()),
+            [100_000, 2_000_000, 1]
+        );
+        assert_eq!([read("87600.1h"), read("18446744073709551615")], [MAX_TIMEOUT; 2]);
+        let (too_long, endless) = ("18446744073709551616", "9".repeat(99));
+        for text in ["", "s", ".", "1d", "-1s", "+1s", "1e300h", "inf", "9 s", "1.2.3", too_long, &endless] {
             assert!(span("ttl", text).is_err(), "{text:?}");
         }
     }

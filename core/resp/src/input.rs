@@ -42,7 +42,7 @@ impl Input {
             self.bytes.truncate(ROOM);
             self.bytes.shrink_to(ROOM);
         }
-        value.map(Some).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        value.map(Some)
     }
 
     /// Where to read more of it into.
