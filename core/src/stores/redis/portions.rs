@@ -15,7 +15,7 @@ pub(super) struct Portions {
     /// Who has an answer and is to be woken.
     waiting: Wakers,
     size: usize,
-    /// Those of whom somebody is left are woken in portions, or were.
+    /// Those who were answered last are more than one portion.
     parted: bool,
     /// How often in a row what was asked in parts was answered whole.
     in_vain: u32,
@@ -34,6 +34,7 @@ const PART: usize = 4;
 /// Fewer tasks than these are woken at once.
 const WORTH_IT: usize = 12;
 
+/// After so many answers in a row that came back whole, all are woken at once so many times.
 const TRIES: u32 = 3;
 const PAUSE: u32 = 500;
 
@@ -45,7 +46,7 @@ impl Portions {
         portions
     }
 
-    /// Of `awaited` answers some came together, those of `tasks`; whether all of them did.
+    /// Of `awaited` answers those of `tasks` came together; `came_whole` if these are all of them.
     pub(super) fn came(&mut self, tasks: Wakers, awaited: usize, came_whole: bool) {
         if tasks.is_empty() {
             return;
