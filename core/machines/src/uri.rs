@@ -346,14 +346,14 @@ fn no_uri(text: &str, error: Option<url::ParseError>) -> String {
 pub fn span(what: &str, text: &str) -> Result<Duration> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let nanos = match unit {
-        "ms" => nanos_of(number, 1_000_000),
-        "s" | "" => nanos_of(number, 1_000_000_000),
-        "m" => nanos_of(number, 60_000_000_000),
-        "h" => nanos_of(number, 3_600_000_000_000),
+    let unit = match unit {
+        "ms" => Some(1_000_000),
+        "s" | "" => Some(1_000_000_000),
+        "m" => Some(60_000_000_000),
+        "h" => Some(3_600_000_000_000),
         _ => None,
     };
-    match nanos.filter(|nanos| *nanos <= Duration::MAX.as_nanos()) {
+    match unit.and_then(|unit| nanos_of(number, unit)).filter(|nanos| *nanos <= Duration::MAX.as_nanos()) {
         Some(nanos) => Ok(u64::try_from(nanos).map_or(MAX_TIMEOUT, Duration::from_nanos).min(MAX_TIMEOUT)),
         None => Err(Error::invalid(
             "connect",
@@ -362,18 +362,17 @@ pub fn span(what: &str, text: &str) -> Result<Duration> {
     }
 }
 
-/// How many nanoseconds a decimal `number` of units of so many `nanos` has. Floating-point numbers would round it, and
-/// what parses them is larger than all else that reads addresses.
-fn nanos_of(number: &str, nanos: u128) -> Option<u128> {
+/// How many nanoseconds a decimal `number` of units of so many has. Floating-point numbers would round it, and what
+/// parses them is larger than all else that reads addresses.
+fn nanos_of(number: &str, unit: u128) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let digits = |text: &'_ str| text.bytes().all(|digit| digit.is_ascii_digit());
+    let digits = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
     if whole.len() + fraction.len() == 0 || !digits(whole) || !digits(fraction) {
         return None;
     }
     let value = |digit: u8| u128::from(digit - b'0');
-    let add = |sum: u128, digit| sum.saturating_mul(10).saturating_add(value(digit) * nanos);
-    let mut sum = whole.bytes().fold(0, add);
-    let mut part = nanos;
+    let add = |sum: u128, digit| sum.saturating_mul(10).saturating_add(value(digit) * unit);
+    let (mut sum, mut part) = (whole.bytes().fold(0, add), unit);
     for digit in fraction.bytes() {
         part /= 10;
         sum = sum.saturating_add(value(digit) * part);

@@ -55,7 +55,7 @@ fn values(bytes: &[u8]) -> Vec<Value> {
         let mut rest = &bytes[start..end];
         let ours = parse::value(rest).ok();
         let parsed = Parser::new().parse_value(&mut rest).ok();
-        assert_eq!(ours.clone().map(told), parsed.clone().map(told), "{:?}", bytes[start..end].escape_ascii());
+        assert_eq!(ours.clone().map(told), parsed.map(told), "{:?}", bytes[start..end].escape_ascii());
         if let Some(value) = ours {
             assert!(rest.is_empty(), "{:?} is left of {:?}", rest.escape_ascii(), bytes[start..end].escape_ascii());
             values.push(value);

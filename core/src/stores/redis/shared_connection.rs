@@ -107,7 +107,7 @@ impl SharedConnection {
     /// Why there are none; whether what was written is executed is then unknown. After one that is too late the
     /// connection serves nobody else.
     pub(super) fn ask(&self, expected: usize, deadline: Time, write: impl FnOnce(&mut Vec<u8>)) -> Answer<'_> {
-        let line = &*self.0.0;
+        let line = self.line();
         let (number, driver) = locked(&line.state).ask(expected, deadline, write);
         if let Some(driver) = driver {
             driver.wake();
@@ -117,16 +117,20 @@ impl SharedConnection {
 
     /// What is known of the server.
     pub(super) fn known(&self) -> &Mutex<ShortcutProbe> {
-        &self.0.0.known
+        &self.line().known
     }
 
     /// Has nobody ask any more; what was asked is answered.
     pub(super) fn retire(&self) {
-        self.0.0.retire();
+        self.line().retire();
     }
 
     pub(super) fn is_usable(&self) -> bool {
-        !self.0.0.retired.load(Ordering::Acquire)
+        !self.line().retired.load(Ordering::Acquire)
+    }
+
+    fn line(&self) -> &Line {
+        &self.0.0
     }
 }
 
@@ -198,6 +202,14 @@ impl State {
     }
 }
 
+impl Asked {
+    /// Nobody waits for it any more; what it had.
+    fn leave(&mut self) -> (Option<Waker>, Values) {
+        self.fate = Fate::Forgotten;
+        (self.waker.take(), std::mem::take(&mut self.values))
+    }
+}
+
 fn with_number(asked: &mut VecDeque<Asked>, first: u64, number: u64) -> Option<&mut Asked> {
     asked.get_mut(usize::try_from(number.checked_sub(first)?).ok()?)
 }
@@ -220,8 +232,7 @@ impl Future for Answer<'_> {
             return Poll::Ready(Err(lost(io::ErrorKind::NotFound.into())));
         };
         if asked.missing == 0 && asked.fate == Fate::Awaited {
-            let values = std::mem::take(&mut asked.values);
-            asked.fate = Fate::Forgotten;
+            let (_, values) = asked.leave();
             state.forget();
             self.taken = true;
             return Poll::Ready(Ok(values));
@@ -247,12 +258,10 @@ impl Drop for Answer<'_> {
         let mut state = locked(&self.line.state);
         let State { asked, first, .. } = &mut *state;
         if let Some(asked) = with_number(asked, *first, self.number) {
-            let waker = asked.waker.take();
-            let values = std::mem::take(&mut asked.values);
-            asked.fate = Fate::Forgotten;
+            let left = asked.leave();
             state.forget();
             drop(state);
-            drop((waker, values));
+            drop(left);
         }
     }
 }
@@ -487,7 +496,7 @@ mod tests {
         let [one, two, three] = asked;
         // Whoever looks late finds its answer, too.
         assert_eq!([number(three.await.unwrap()), number(one.await.unwrap()), number(two.await.unwrap())], [3, 1, 2]);
-        assert!(locked(&connection.0.0.state).asked.is_empty());
+        assert!(locked(&connection.line().state).asked.is_empty());
     }
 
     #[tokio::test]
@@ -531,7 +540,7 @@ mod tests {
         assert_eq!(heard(&mut server, 2).await, "xy");
         server.write_all(b":1\r\n:2\r\n").await.unwrap();
         assert_eq!(number(one.await.unwrap()), 2);
-        assert!(locked(&connection.0.0.state).asked.is_empty() && connection.is_usable());
+        assert!(locked(&connection.line().state).asked.is_empty() && connection.is_usable());
     }
 
     #[tokio::test]
@@ -592,11 +601,11 @@ mod tests {
         let (connection, driver, mut server) = connection();
         let answer = ask(&connection, "x");
         heard(&mut server, 1).await;
-        assert!(locked(&connection.0.0.state).driver.is_some(), "it sleeps");
+        assert!(locked(&connection.line().state).driver.is_some(), "it sleeps");
         driver.abort();
         assert_eq!(timeout(SOON, answer).await.unwrap().unwrap_err().kind(), Kind::Unavailable);
         assert!(!connection.is_usable());
-        assert!(locked(&connection.0.0.state).driver.is_none(), "nothing of the runtime is kept");
+        assert!(locked(&connection.line().state).driver.is_none(), "nothing of the runtime is kept");
     }
 
     #[tokio::test]
