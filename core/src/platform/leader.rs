@@ -141,8 +141,12 @@ impl Drop for Call<'_> {
     fn drop(&mut self) {
         self.leadership.change(|state| {
             state.calls -= 1;
-            state.led += u64::from(self.has_led.get());
+            state.led += u64::from(self.leads);
             state.is_led &= !self.leads;
+            // Its next calls leave the tasks to the background's thread.
+            if self.leads && !self.has_led.get() {
+                state.lone = 0;
+            }
         });
     }
 }
@@ -172,9 +176,20 @@ mod tests {
     #[test]
     fn whoever_calls_alone_again_and_again_leads() {
         let leadership = left();
-        assert!(leadership.call(true).leads);
+        let call = leadership.call(true);
+        assert!(call.leads);
+        call.has_led();
+        drop(call);
         assert!(leadership.call(true).leads);
         assert!(!is_recalled(&leadership), "nobody else waits");
+    }
+
+    #[test]
+    fn whoever_was_answered_without_the_tasks_leaves_them_to_the_background() {
+        let leadership = left();
+        assert!(leadership.call(true).leads);
+        let call = leadership.call(true);
+        assert!(!call.leads && is_recalled(&leadership));
     }
 
     #[test]
