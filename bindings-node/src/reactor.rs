@@ -65,6 +65,7 @@ mod kind {
     pub(super) const READ: u32 = 5;
     pub(super) const UNREAD: u32 = 6;
     pub(super) const WANTED: u32 = 7;
+    pub(super) const MORE: u32 = 8;
 }
 
 type Function = ThreadsafeFunction<(), (), (), Status, false, true>;
@@ -176,10 +177,11 @@ impl Reactor {
         let Some(environment) = &mut *environment else { return Ok(Told::A(0)) };
         let was_busy = !environment.jobs.is_idle();
         run(&environment.jobs);
-        let (messages, ended, events) = (self.notifier.take_messages(), environment.jobs.ended(), news(&self.notifier));
+        let (messages, events) = (self.notifier.take_messages(), news(&self.notifier));
+        let (ended, are_more) = environment.jobs.ended_portion();
         let told = match messages.is_empty() && events.is_empty() && environment.everyday.has_room_for(&ended) {
-            true => Told::A(environment.tell_everyday(ended)),
-            false => Told::B(environment.tell_all(env, messages, ended, events)?),
+            true => Told::A(environment.tell_everyday(ended) * if are_more { -1 } else { 1 }),
+            false => Told::B(environment.tell_all(env, messages, ended, are_more, events)?),
         };
         if was_busy && environment.jobs.is_idle() {
             self.notifier.keep_alive(env, false)?;
@@ -197,8 +199,8 @@ impl Reactor {
     }
 }
 
-/// How many ended in a way that is told by [`Everyday`], or all that is to be told.
-type Told<'env> = Either<u32, Array<'env>>;
+/// How many ended in a way that is told by [`Everyday`], negative where more are to be told; or all that is to be told.
+type Told<'env> = Either<i32, Array<'env>>;
 
 /// Numbers that JavaScript reads where they lie: to make an object for each grant takes longer than all else that is
 /// done for it here. They are of jobs that were granted a lock, or gave it back in time.
@@ -249,7 +251,7 @@ impl Reactor {
     }
 
     /// Polls what can go on, and tells what ended: how many jobs are told in `everyday`, or triples of a kind, a number
-    /// and a value, one after another.
+    /// and a value, one after another. Where it says that there are more, the next call, of any that tells, tells them.
     #[napi(catch_unwind)]
     pub fn turn<'env>(&self, env: &'env Env) -> napi::Result<Told<'env>> {
         self.notifier.notified.store(false, Ordering::Release);
@@ -462,8 +464,8 @@ impl Triples<'_> {
 
 impl Environment {
     /// How many ended in one of the two usual ways.
-    fn tell_everyday(&mut self, ended: Vec<Ended>) -> u32 {
-        let count = whole(ended.len());
+    fn tell_everyday(&mut self, ended: Vec<Ended>) -> i32 {
+        let count = i32::try_from(ended.len()).unwrap_or(i32::MAX);
         for (at, (job, result)) in ended.into_iter().enumerate() {
             let numbers = match result {
                 Ok(Outcome::Granted(guard)) => {
@@ -482,6 +484,7 @@ impl Environment {
         env: &'env Env,
         messages: Vec<Message>,
         ended: Vec<Ended>,
+        are_more: bool,
         events: Vec<Record>,
     ) -> napi::Result<Array<'env>> {
         let mut told = Triples { array: env.create_array(0)?, length: 0 };
@@ -500,6 +503,9 @@ impl Environment {
         }
         for (job, result) in ended {
             self.tell(env, job, result, &mut told)?;
+        }
+        if are_more {
+            told.add(kind::MORE, 0, ())?;
         }
         for event in events {
             told.add(kind::NEWS, 0, object(env, event)?)?;

@@ -91,6 +91,15 @@ for (const [store, uri] of Object.entries(stores())) {
   })
 }
 
+test('of many that end together all are told, whether or not those that are told first ask for more', { timeout: 30_000 }, async t => {
+  const here = await client(t, inMemory())
+  const locks = Array.from({ length: 40 }, (_, n) => here.lock(`together-${n}`))
+  for (let round = 0; round < 20; round++) {
+    const held = await Promise.all(locks.map(lock => lock.acquire()))
+    await Promise.all(held.map((guard, n) => (n % 2 ? guard.release() : guard.release().then(() => locks[n].acquire()).then(again => again.release()))))
+  }
+})
+
 test('losses are warnings of the process, and events for whoever wants them', async t => {
   const here = await client(t, inMemory())
   const lose = async name => {

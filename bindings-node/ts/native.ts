@@ -24,12 +24,14 @@ export const enum Kind {
   Unread,
   /** Under a guard's number: somebody asks for the lock back. */
   Wanted,
+  /** More jobs ended, to be told by the next turn. */
+  More,
 }
 
 /** A guard's number, its token, the token's epoch and its depth. Tokens that a number holds exactly may be numbers. */
 export type Grant = [guard: number, token: bigint | number, epoch: bigint | number, depth: number]
 
-/** What a turn tells: how many jobs stand in `everyday`, or triples of a `Kind`, a number and a value. */
+/** What a turn tells: how many jobs stand in `everyday`, negative where there are `More`; or triples of a `Kind`, a number and a value. */
 export type Told = number | unknown[]
 
 /** How many numbers are of one job there: its own, and those of its `Grant`; of what was given back, at the depth 0, its own alone. */

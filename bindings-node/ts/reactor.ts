@@ -76,10 +76,32 @@ const HEARERS: Record<Kind, (number: number, value: never) => unknown> = {
   [Kind.Read]: read,
   [Kind.Unread]: socket => sockets.get(socket)?.destroy(),
   [Kind.Wanted]: wanted,
+  [Kind.More]: more,
+}
+
+let areMore = false
+let looksForMore = false
+
+/**
+ * More jobs ended than are told. What is asked because of those that are told is sent in the next turn, which tells more: so the
+ * store works while this thread does. It comes soon where something is asked, and anyway.
+ */
+function more(): void {
+  areMore = true
+  if (looksForMore) return
+  looksForMore = true
+  later(() => {
+    looksForMore = false
+    if (areMore) called()
+  })
 }
 
 function hear(told: Told): void {
-  if (typeof told === 'number') return hearEveryday(told)
+  areMore = false
+  if (typeof told === 'number') {
+    if (told < 0) more()
+    return hearEveryday(Math.abs(told))
+  }
   for (let at = 0; at < told.length; at += 3) HEARERS[told[at] as Kind](told[at + 1] as number, told[at + 2] as never)
 }
 

@@ -12,8 +12,9 @@ use std::sync::{Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 
 use lockwright::Result;
+use lockwright::binding::Outcome;
+use lockwright::binding::jobs::{Ended, Jobs};
 use lockwright::binding::report::{self, Backlog};
-use lockwright::binding::{Jobs, Outcome};
 use lockwright::event_loop::Seen;
 use lockwright::events::Event;
 
@@ -119,8 +120,7 @@ impl Agenda {
         }
         let mut mine = None;
         let others: Vec<Message> = self
-            .ended()
-            .into_iter()
+            .replies(self.jobs.ended())
             .filter_map(|(number, reply)| match number == job {
                 true => {
                     mine = Some(reply);
@@ -135,10 +135,9 @@ impl Agenda {
         mine.unwrap_or_else(|| Reply::pending(job))
     }
 
-    fn ended(&self) -> Vec<(u32, Reply)> {
-        let ended = self.jobs.ended();
+    fn replies(&self, ended: Vec<Ended>) -> impl Iterator<Item = (u32, Reply)> {
         let reply = |(job, result)| locked(&self.open).remove(&job).then(|| (job, Reply::result(result)));
-        ended.into_iter().filter_map(reply).collect()
+        ended.into_iter().filter_map(reply)
     }
 
     fn with_mail(&self, leave: impl FnOnce(&mut Mail)) {
@@ -165,14 +164,15 @@ impl Agenda {
                 let _turning = locked(&self.turning);
                 self.jobs.turn_to(seen);
             }
-            let ended = self.ended();
+            let (ended, are_more) = self.jobs.ended_portion();
+            let ended: Vec<_> = self.replies(ended).map(|(job, reply)| Message::Ended(job, reply)).collect();
             let mut mail = locked(&self.mail);
-            mail.messages.extend(ended.into_iter().map(|(job, reply)| Message::Ended(job, reply)));
+            mail.messages.extend(ended);
             if std::mem::take(&mut mail.nudged) || !mail.messages.is_empty() || !mail.news.is_empty() {
                 return (std::mem::take(&mut mail.messages), mail.news.take());
             }
             drop(mail);
-            seen = self.jobs.wait();
+            seen = if are_more { Seen::default() } else { self.jobs.wait() };
         }
     }
 }
@@ -289,9 +289,35 @@ mod tests {
         let agenda = Agenda::new()?;
         look(&agenda);
         let pending = agenda.begin(ping()?);
-        assert!(agenda.ended().is_empty() && is_told(&agenda, pending));
+        assert!(agenda.jobs.ended().is_empty() && is_told(&agenda, pending));
         let elsewhere = thread::scope(|scope| scope.spawn(|| ends_at_once(&agenda)).join());
         assert!(elsewhere.unwrap_or(Ok(false))?);
+        Ok(())
+    }
+
+    /// The jobs whose end the next mail tells.
+    fn told(agenda: &Agenda) -> Vec<u32> {
+        let (mail, _) = agenda.take();
+        mail.iter().filter_map(|message| if let Message::Ended(job, _) = message { Some(*job) } else { None }).collect()
+    }
+
+    #[test]
+    fn of_many_that_ended_together_a_portion_is_taken_at_a_time_and_nobody_waits_for_forgotten_ones() -> Result<()> {
+        let agenda = Agenda::new()?;
+        look(&agenda);
+        for _ in 0..20 {
+            agenda.begin(ping()?);
+        }
+        let first = told(&agenda);
+        let mut left: Vec<_> = locked(&agenda.open).iter().copied().collect();
+        left.sort_unstable();
+        assert_eq!((first.len(), left.len()), (5, 15));
+        let last = left.split_off(13);
+        for job in left {
+            locked(&agenda.open).remove(&job);
+            agenda.jobs.forget(job);
+        }
+        assert_eq!(told(&agenda), last);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Jobs by number: what a program's event loop asked for, until it took what came of it or gave it up.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
@@ -13,6 +14,7 @@ use crate::client::{Guard, Lock};
 use crate::error::Result;
 use crate::event_loop::{EventLoop, JobId, Reader, Seen, Watch};
 use crate::platform::mutex::locked;
+use crate::platform::portions::Portions;
 
 /// The jobs of one event loop that is not Rust's. All of it belongs to the loop's own thread; see [`EventLoop`].
 #[derive(Debug)]
@@ -20,6 +22,14 @@ pub struct Jobs {
     events: EventLoop,
     open: Mutex<Numbered<JobId>>,
     ended: Arc<Mutex<Vec<Ended>>>,
+    untold: Mutex<Untold>,
+}
+
+/// Jobs that ended, of which a portion is told at a time.
+#[derive(Debug, Default)]
+struct Untold {
+    portions: Portions,
+    waiting: VecDeque<Ended>,
 }
 
 /// The number of a job, and what came of it.
@@ -52,7 +62,7 @@ impl Jobs {
     /// `internal` when the operating system refuses a thread or a descriptor.
     pub fn new(reader: Option<Arc<dyn Reader>>) -> Result<Self> {
         let events = reader.map_or_else(EventLoop::new, EventLoop::with_reader)?;
-        Ok(Jobs { events, open: Mutex::default(), ended: Arc::default() })
+        Ok(Jobs { events, open: Mutex::default(), ended: Arc::default(), untold: Mutex::default() })
     }
 
     /// Readable whenever [`turn`](Self::turn) has something to do.
@@ -180,7 +190,28 @@ impl Jobs {
 
     /// The jobs that ended since the last call. What came of forgotten ones is given back, in the background.
     pub fn ended(&self) -> Vec<Ended> {
-        let mut ended = std::mem::take(&mut *locked(&self.ended));
+        let ended = std::mem::take(&mut *locked(&self.ended));
+        self.wanted(ended)
+    }
+
+    /// The same where the loop sends what is asked in a turn of its own: of jobs that ended together a portion, and
+    /// whether there are more, to be told when what this portion asks was sent. So the store has something to do
+    /// meanwhile. To be used in place of [`ended`](Self::ended), not beside it.
+    pub fn ended_portion(&self) -> (Vec<Ended>, bool) {
+        let mut untold = locked(&self.untold);
+        let Untold { portions, waiting } = &mut *untold;
+        let came = std::mem::take(&mut *locked(&self.ended));
+        let awaited = locked(&self.open).len().saturating_sub(waiting.len());
+        portions.came(came.len(), awaited, came.len() >= awaited);
+        waiting.extend(came);
+        let portion = waiting.drain(..portions.next(waiting.len())).collect();
+        let are_more = !waiting.is_empty();
+        drop(untold);
+        (self.wanted(portion), are_more)
+    }
+
+    /// Those of `ended` that nobody forgot.
+    fn wanted(&self, mut ended: Vec<Ended>) -> Vec<Ended> {
         let mut open = locked(&self.open);
         let forgotten: Vec<Ended> = ended.extract_if(.., |(number, _)| open.remove(*number).is_none()).collect();
         drop(open);
@@ -205,6 +236,18 @@ mod tests {
         ended.remove(0)
     }
 
+    /// What comes of a lock that is free in a moment.
+    fn in_time(jobs: &Jobs, lock: Lock) -> Ended {
+        jobs.acquire(lock, Some(Duration::from_secs(20)));
+        loop {
+            jobs.turn();
+            if let Some(ended) = jobs.ended().pop() {
+                return ended;
+            }
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn a_job_ends_under_its_number() {
         let (jobs, lock) = (Jobs::new(None).unwrap(), lock());
@@ -226,15 +269,44 @@ mod tests {
         jobs.turn();
         jobs.forget(number);
         assert!(jobs.is_idle() && jobs.ended().is_empty());
-        jobs.acquire(lock, Some(Duration::from_secs(20)));
-        let ended = loop {
-            jobs.turn();
-            if let Some(ended) = jobs.ended().pop() {
-                break ended;
+        assert!(matches!(in_time(&jobs, lock), (_, Ok(Outcome::Granted(_)))));
+    }
+
+    /// How many were told at a time.
+    fn portions(jobs: &Jobs) -> Vec<usize> {
+        let mut portions = Vec::new();
+        loop {
+            let (ended, are_more) = jobs.ended_portion();
+            portions.push(ended.len());
+            if !are_more {
+                return portions;
             }
-            std::thread::yield_now();
-        };
-        assert!(matches!(ended, (_, Ok(Outcome::Granted(_)))), "{ended:?}");
+        }
+    }
+
+    #[test]
+    fn of_many_that_ended_together_a_portion_is_told_at_a_time() {
+        for (together, told) in [(5, vec![5]), (6, vec![4, 2]), (16, vec![8, 8]), (40, vec![20, 20])] {
+            let jobs = Jobs::new(None).unwrap();
+            for _ in 0..together {
+                jobs.begin(std::future::pending());
+                jobs.begin(async { Ok(Outcome::DONE) });
+            }
+            jobs.turn();
+            assert_eq!((portions(&jobs), jobs.is_idle()), (told, false));
+        }
+    }
+
+    #[test]
+    fn what_nobody_wants_any_more_before_its_portion_is_told_is_given_back() {
+        let (jobs, lock) = (Jobs::new(None).unwrap(), lock());
+        (0..15).for_each(|_| _ = jobs.begin(async { Ok(Outcome::DONE) }));
+        let last = jobs.acquire(lock.clone(), None);
+        jobs.turn();
+        assert!(jobs.ended_portion().1);
+        jobs.forget(last);
+        assert_eq!((portions(&jobs), jobs.is_idle()), (vec![4, 4, 3], true));
+        assert!(matches!(in_time(&jobs, lock), (_, Ok(Outcome::Granted(_)))));
     }
 
     #[test]

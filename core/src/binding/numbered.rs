@@ -53,6 +53,11 @@ impl<T> Numbered<T> {
         self.kept.drain().map(|(_, thing)| thing)
     }
 
+    /// How many are kept.
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
     /// Whether nothing is kept.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()

@@ -14,6 +14,7 @@ mod leader;
 pub(crate) mod mutex;
 #[cfg(unix)]
 pub(crate) mod poller;
+pub(crate) mod portions;
 pub(crate) mod random;
 pub(crate) mod runtime;
 #[cfg(feature = "redis")]

@@ -9,7 +9,6 @@ mod failover;
 pub(crate) mod fuzz;
 mod inbox;
 mod masters;
-mod portions;
 mod redirects;
 mod replicas;
 mod sentinels;
@@ -17,6 +16,7 @@ mod shared_connection;
 mod socket;
 mod tasks;
 mod topics;
+mod wake_queue;
 
 use std::sync::Arc;
 

@@ -15,8 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use super::input::Input;
-use super::portions::{Portions, Wakers};
 use super::shortcut::ShortcutProbe;
+use super::wake_queue::{WakeQueue, Wakers};
 use super::wire::{Broken, lost};
 use crate::error::{Error, Result};
 use crate::platform::clock;
@@ -87,13 +87,13 @@ enum End {
 
 impl SharedConnection {
     /// A connection over `stream` to a server of which this is known, and what drives it.
-    pub(super) fn over<S>(stream: S, known: ShortcutProbe, portions: Portions) -> (Self, Driver<S>) {
+    pub(super) fn over<S>(stream: S, known: ShortcutProbe, answered: WakeQueue) -> (Self, Driver<S>) {
         let line = Arc::new(Line { state: Mutex::default(), known: Mutex::new(known), retired: AtomicBool::default() });
         let driver = Driver {
             line: line.clone(),
             stream,
             input: Input::default(),
-            portions,
+            answered,
             sending: Vec::new(),
             sent: 0,
             alarm: None,
@@ -295,7 +295,7 @@ pub(super) struct Driver<S> {
     line: Arc<Line>,
     stream: S,
     input: Input,
-    portions: Portions,
+    answered: WakeQueue,
     /// What is being sent, and how much of it was.
     sending: Vec<u8>,
     sent: usize,
@@ -357,7 +357,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
     /// Reads what there is to read.
     fn receive(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         loop {
-            if self.portions.wake() {
+            if self.answered.wake() {
                 // Behind those that were woken.
                 context.waker().wake_by_ref();
                 return Ok(());
@@ -367,7 +367,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 Poll::Ready(()) => {
                     let count = room.filled().len();
                     self.input.came(count)?;
-                    self.line.answer(&mut self.input, &mut self.portions)?;
+                    self.line.answer(&mut self.input, &mut self.answered)?;
                 }
                 Poll::Pending => return Ok(()),
             }
@@ -401,7 +401,7 @@ impl<S> Drop for Driver<S> {
 
 impl Line {
     /// Gives all replies that `input` has to those who wait for them, who are then to be woken.
-    fn answer(&self, input: &mut Input, portions: &mut Portions) -> io::Result<()> {
+    fn answer(&self, input: &mut Input, queue: &mut WakeQueue) -> io::Result<()> {
         let mut answered = Wakers::new();
         let mut state = locked(&self.state);
         let awaited = state.awaited();
@@ -420,7 +420,7 @@ impl Line {
         };
         let came_whole = state.awaited() == 0;
         drop(state);
-        portions.came(answered, awaited, came_whole);
+        queue.came(answered, awaited, came_whole);
         ended
     }
 
@@ -459,7 +459,7 @@ mod tests {
 
     fn connection() -> (SharedConnection, JoinHandle<()>, DuplexStream) {
         let (ours, theirs) = duplex(64 << 10);
-        let (connection, driver) = SharedConnection::over(ours, ShortcutProbe::default(), Portions::default());
+        let (connection, driver) = SharedConnection::over(ours, ShortcutProbe::default(), WakeQueue::default());
         (connection, tokio::spawn(driver), theirs)
     }
 

@@ -11,10 +11,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::config::Config;
 use super::greeting::{Greeting, Welcome};
 use super::input::Input;
-use super::portions::Portions;
 use super::shared_connection::SharedConnection;
 use super::shortcut::ShortcutProbe;
 use super::socket::unreachable;
+use super::wake_queue::WakeQueue;
 use super::wire::lost;
 use crate::error::Result;
 use crate::platform::stream::{Home, Stream};
@@ -117,8 +117,8 @@ async fn connect(config: &Config) -> io::Result<Pipe> {
 pub(super) async fn shared(config: &Arc<Config>, home: Home) -> Result<(SharedConnection, Welcome)> {
     let (pipe, welcome) = dial_for(config, &home).await?;
     // The jobs of a foreign event loop are all polled before the program's own tasks hear of any.
-    let portions = if home.background().is_some() { Portions::whole() } else { Portions::default() };
-    let (connection, driver) = SharedConnection::over(pipe, ShortcutProbe::of(welcome.run.as_deref()), portions);
+    let answered = if home.background().is_some() { WakeQueue::whole() } else { WakeQueue::default() };
+    let (connection, driver) = SharedConnection::over(pipe, ShortcutProbe::of(welcome.run.as_deref()), answered);
     home.spawn(driver);
     Ok((connection, welcome))
 }
