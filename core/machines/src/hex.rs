@@ -2,22 +2,33 @@
 
 use std::ops::Deref;
 
-/// Each byte as its two digits.
-const PAIRS: [[u8; 2]; 256] = {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let (mut all, mut byte) = ([[0; 2]; 256], 0);
-    while byte < 256 {
-        all[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
-        byte += 1;
-    }
-    all
-};
+/// The eight digits of a number of 32 bits. Each is a byte of one word, and what is done is done with all of them.
+fn of_u32(number: u32) -> [u8; 8] {
+    let mut digits = u64::from(number);
+    digits = (digits << 16 | digits) & 0x0000_ffff_0000_ffff;
+    digits = (digits << 8 | digits) & 0x00ff_00ff_00ff_00ff;
+    digits = (digits << 4 | digits) & 0x0f0f_0f0f_0f0f_0f0f;
+    let each = |byte: u8| u64::from_ne_bytes([byte; 8]);
+    let are_letters = (digits + each(6)) >> 4 & each(1);
+    (digits + each(b'0') + are_letters * u64::from(b'a' - 10 - b'0')).to_be_bytes()
+}
 
-/// Puts the digits of `bytes` at the beginning of `text`, which has room for them.
-pub(crate) fn write(bytes: impl IntoIterator<Item = u8>, text: &mut [u8]) {
-    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
-        pair.copy_from_slice(&PAIRS[usize::from(byte)]);
+/// The 16 digits of a number of 64 bits.
+pub(crate) fn of_u64(number: u64) -> [u8; 16] {
+    let (mut digits, parts) = ([0; 16], [(number >> 32) as u32, number as u32]);
+    for (place, part) in digits.chunks_exact_mut(8).zip(parts) {
+        place.copy_from_slice(&of_u32(part));
     }
+    digits
+}
+
+/// The 32 digits of a number of 128 bits.
+pub(crate) fn of_u128(number: u128) -> [u8; 32] {
+    let (mut digits, words) = ([0; 32], [(number >> 64) as u64, number as u64]);
+    for (place, part) in digits.chunks_exact_mut(16).zip(words) {
+        place.copy_from_slice(&of_u64(part));
+    }
+    digits
 }
 
 /// The number that these digits are, which are none that is written in another way.
@@ -41,9 +52,7 @@ pub(crate) struct Hex([u8; 32]);
 
 impl Hex {
     pub(crate) fn of(bits: u128) -> Self {
-        let mut digits = [b'0'; 32];
-        write(bits.to_be_bytes(), &mut digits);
-        Hex(digits)
+        Hex(of_u128(bits))
     }
 }
 

@@ -471,18 +471,19 @@ impl Engine {
             return;
         }
         let Some(engine) = self.me.upgrade() else { return };
-        let mut batches: SmallVec<[(BatchKind, Vec<Outbound>); 2]> = SmallVec::new();
+        let mut kinds: SmallVec<[BatchKind; 2]> = SmallVec::new();
         for send in sends {
-            match (BatchKind::of(&send), batches.iter_mut()) {
-                (None, _) => self.send_alone(engine.clone(), send),
-                (Some(kind), mut known) => match known.find(|(other, _)| *other == kind) {
-                    Some((_, writes)) => writes.push(send),
-                    None => batches.push((kind, vec![send])),
-                },
+            let Some(kind) = BatchKind::of(&send) else {
+                self.send_alone(engine.clone(), send);
+                continue;
+            };
+            self.flusher(kind).add(send);
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
             }
         }
-        for (kind, writes) in batches {
-            self.flusher(kind).take(&engine, writes);
+        for kind in kinds {
+            self.flusher(kind).start(&engine);
         }
     }
 

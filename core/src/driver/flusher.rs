@@ -97,10 +97,14 @@ impl Flusher {
         let _ = tokio::time::timeout(limit, all_taken).await;
     }
 
-    /// Sends all of `writes`, which are of this kind.
-    pub(crate) fn take(&self, engine: &Arc<Engine>, writes: impl IntoIterator<Item = Outbound>) {
+    /// This write, which is of this kind, is for the next batch, once [`start`](Self::start) is called.
+    pub(crate) fn add(&self, write: Outbound) {
+        locked(&self.state).writes.push_back(write);
+    }
+
+    /// Has batches of all that was [added](Self::add) taken to the store.
+    pub(crate) fn start(&self, engine: &Arc<Engine>) {
         let mut state = locked(&self.state);
-        state.writes.extend(writes);
         while state.tasks < AT_ONCE && state.tasks * self.kind.size() < state.writes.len() {
             match runtime::handle() {
                 Ok(handle) => {

@@ -207,24 +207,25 @@ async fn turn(engine: &Weak<Engine>, wake: &Notify, timers: &mut Timers) {
 
 /// Of very many locks that are due at once so many are looked at before the store has taken what came of them: else
 /// all their renewals would be in memory together, and none of the locks in the processor's when it is answered.
-const PORTION: usize = 4 * BATCH;
+const PORTION: usize = 2 * BATCH;
 /// For how long that is waited for in all: deadlines that come meanwhile are looked at afterwards.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 async fn visit_due(engine: &Engine, timers: &mut Timers) {
     let now = clock::now();
-    let (mut sends, patient_until) = (Vec::new(), now.after(PATIENCE));
+    let (mut sent, patient_until) = (0, now.after(PATIENCE));
     while let Some(entry) = timers.take_due(now) {
         let Some(entry) = entry.upgrade() else { continue };
         let effects = entry.tick(engine);
-        sends.extend(engine.perform_local(&entry, effects));
+        let sends = engine.perform_local(&entry, effects);
         drop(entry);
-        if sends.len() >= PORTION {
-            engine.send_in_background(sends.drain(..));
+        sent += sends.len();
+        engine.send_in_background(sends);
+        if sent >= PORTION {
+            sent = 0;
             engine.flusher(BatchKind::Renewals).taken(patient_until.since(clock::now())).await;
         }
     }
-    engine.send_in_background(sends);
 }
 
 #[cfg(test)]
