@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwright::binding::jobs::Ended;
+use lockwright::binding::jobs::{Ended, Sends};
 use lockwright::binding::{Broker, Ending, Given, Jobs, Outcome, Record, lost_track};
 use lockwright::event_loop::{Reader, Watch};
 use lockwright::lease::{LossReason, ReleaseOutcome};
@@ -238,7 +238,7 @@ impl Reactor {
         let notifier = Arc::new(Notifier::new(ready));
         let refused = |error: Error| napi::Error::from_reason(error.to_string());
         let reader = reads.then(|| Arc::new(Sockets(notifier.clone())) as Arc<dyn Reader>);
-        let jobs = Jobs::new(reader).map_err(refused)?;
+        let jobs = Jobs::new(reader, Sends::InTurns).map_err(refused)?;
         let notifying = notifier.clone();
         let watch = jobs.watch(move || notifying.notify()).map_err(refused)?;
         let (everyday, guards, lent) = (Everyday(everyday), Guards::default(), HashMap::new());

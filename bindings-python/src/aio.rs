@@ -9,8 +9,10 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use lockwright::binding::held::Group;
+use lockwright::binding::jobs::{Ended, Sends};
 use lockwright::binding::{Held, Jobs, Outcome, lost_track};
 use lockwright::queue::OwnerId;
 use lockwright::{Async, Error, Kind, Result, blocking};
@@ -33,7 +35,15 @@ pub(crate) struct Reactor {
     jobs: Jobs,
     /// Locked by attached threads only, and never across a detach.
     asked: Mutex<HashMap<u32, Question>>,
+    /// `call_soon` of the loop.
+    call_soon: Py<PyAny>,
+    /// Since when what is asked is gathered for one write, which the loop will call for.
+    gathers: Mutex<Option<Instant>>,
 }
+
+/// Who is told in the same moment asks in the same moment again, and all of it goes out in one write. What is asked later
+/// than this does not wait for what other tasks do meanwhile.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// What a task asked.
 enum Question {
@@ -65,8 +75,10 @@ impl Reactor {
     ) -> PyResult<u32> {
         let job = self.jobs.begin(work);
         locked(&self.asked).insert(job, Question::Open { future, client: client.clone() });
-        aside(py, || self.jobs.go_on())?;
-        self.deliver(py)?;
+        if locked(&self.gathers).is_none_or(|since| since.elapsed() > MOMENT) {
+            aside(py, || self.jobs.go_on())?;
+            self.deliver(py, self.jobs.ended())?;
+        }
         Ok(job)
     }
 
@@ -84,8 +96,23 @@ impl Reactor {
         self.ask(guard.py(), future, begin(held.clone()).map_err(Raised)?, client)
     }
 
-    fn deliver(&self, py: Python<'_>) -> PyResult<()> {
-        for (job, result) in self.jobs.ended() {
+    /// Has those that ended told, a portion at a time, and what they ask next sent in one write.
+    fn tell(reactor: &Bound<'_, Self>) -> PyResult<()> {
+        let this = reactor.get();
+        let (ended, are_more) = this.jobs.ended_portion();
+        let gathers = ended.len() > 1;
+        this.deliver(reactor.py(), ended)?;
+        if gathers || are_more {
+            let go_on = reactor.getattr(intern!(reactor.py(), "go_on"))?;
+            // Behind the tasks that were told.
+            this.call_soon.call1(reactor.py(), (go_on,))?;
+        }
+        *locked(&this.gathers) = gathers.then(Instant::now);
+        Ok(())
+    }
+
+    fn deliver(&self, py: Python<'_>, ended: Vec<Ended>) -> PyResult<()> {
+        for (job, result) in ended {
             let asked = locked(&self.asked).remove(&job);
             if let Some(Question::Open { future, client }) = asked {
                 let answer =
@@ -136,21 +163,34 @@ impl Reactor {
 #[pymethods]
 impl Reactor {
     #[new]
-    fn new(py: Python<'_>) -> PyResult<Self> {
-        let jobs = outside(py, || Jobs::new(None)).map_err(Raised)?;
-        Ok(Reactor { jobs, asked: Mutex::default() })
+    fn new(py: Python<'_>, call_soon: Py<PyAny>) -> PyResult<Self> {
+        let jobs = outside(py, || Jobs::new(None, Sends::AtOnce)).map_err(Raised)?;
+        Ok(Reactor { jobs, asked: Mutex::default(), call_soon, gathers: Mutex::default() })
     }
 
     fn fileno(&self) -> RawFd {
         self.jobs.descriptor().as_raw_fd()
     }
 
-    fn turn(&self, py: Python<'_>) -> PyResult<()> {
-        if self.jobs.is_forked() {
+    /// What the loop calls when the descriptor is readable.
+    fn turn(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let jobs = &slf.get().jobs;
+        if jobs.is_forked() {
             return Ok(());
         }
-        aside(py, || self.jobs.turn())?;
-        self.deliver(py)
+        aside(slf.py(), || jobs.turn())?;
+        Self::tell(slf)
+    }
+
+    /// What it calls behind the tasks that were told: sends what was gathered, and tells those that are left.
+    fn go_on(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let Reactor { jobs, gathers, .. } = slf.get();
+        *locked(gathers) = None;
+        if jobs.is_forked() {
+            return Ok(());
+        }
+        aside(slf.py(), || jobs.go_on())?;
+        Self::tell(slf)
     }
 
     /// The answer, once the future is done.
@@ -261,10 +301,10 @@ impl Reactor {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> std::result::Result<(), PyTraverseError> {
-        match self.asked.try_lock() {
-            Ok(asked) => asked.values().try_for_each(|question| visit.call(question.object())),
-            Err(_) => Ok(()),
+        if let Ok(asked) = self.asked.try_lock() {
+            asked.values().try_for_each(|question| visit.call(question.object()))?;
         }
+        visit.call(&self.call_soon)
     }
 
     fn __clear__(&self) {

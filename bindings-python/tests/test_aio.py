@@ -127,6 +127,54 @@ def test_tasks_exclude_each_other(store_uri: str, run: Run) -> None:
     run(main())
 
 
+def test_many_that_are_told_together(store_uri: str, run: Run) -> None:
+    """All are told, whether or not those that are told first ask for more."""
+
+    async def main() -> None:
+        async with aio.connect(store_uri) as client:
+            locks = [client.lock(f"together-{number}") for number in range(40)]
+
+            async def work(number: int) -> aio.Guard:
+                guard = await locks[number].acquire_guard()
+                if number % 2:
+                    await guard.release()
+                    guard = await locks[number].acquire_guard()
+                return guard
+
+            guards = await asyncio.wait_for(asyncio.gather(*map(work, range(40))), SOON)
+            assert all(guard.is_held for guard in guards)
+            assert [await guard.release() for guard in guards] == 40 * ["released"]
+
+    run(main())
+
+
+def test_the_first_that_is_told_cancels_the_others(store_uri: str, run: Run) -> None:
+    """What they were granted in the same moment is given back."""
+
+    async def main() -> None:
+        async with aio.connect(store_uri) as client:
+            tasks: List["asyncio.Task[aio.Guard]"] = []
+
+            async def first_alone(number: int) -> aio.Guard:
+                guard = await client.lock(f"one-{number}").acquire_guard()
+                for task in tasks:
+                    if task is not asyncio.current_task():
+                        task.cancel()
+                return guard
+
+            tasks += [asyncio.create_task(first_alone(number)) for number in range(20)]
+            got = await asyncio.gather(*tasks, return_exceptions=True)
+            held = [guard for guard in got if isinstance(guard, aio.Guard)]
+            assert held and all(guard.is_held for guard in held)
+            for guard in held:
+                await guard.release()
+            for number in range(20):
+                async with client.lock(f"one-{number}", timeout=SOON):
+                    pass
+
+    run(main())
+
+
 def test_what_cannot_be_had(store_uri: str, run: Run) -> None:
     async def main() -> None:
         async with aio.connect(store_uri) as client:

@@ -13,7 +13,7 @@ use std::thread::{self, ThreadId};
 
 use lockwright::Result;
 use lockwright::binding::Outcome;
-use lockwright::binding::jobs::{Ended, Jobs};
+use lockwright::binding::jobs::{Ended, Sends};
 use lockwright::binding::report::{self, Backlog};
 use lockwright::event_loop::Seen;
 use lockwright::events::Event;
@@ -90,7 +90,7 @@ pub(crate) fn post_news(event: Event) {
 impl Agenda {
     fn new() -> Result<Self> {
         Ok(Agenda {
-            jobs: Jobs::new(None)?,
+            jobs: Jobs::new(None, Sends::InTurns)?,
             turning: Mutex::default(),
             taker: Mutex::default(),
             open: Mutex::default(),

@@ -558,9 +558,14 @@ class _Job(int, Generic[_T_co]):
 class Reactor:
     """The jobs of one event loop."""
 
-    def __new__(cls) -> Reactor: ...
+    def __new__(cls, call_soon: Callable[[Callable[[], None]], object]) -> Reactor: ...
     def fileno(self) -> int: ...
-    def turn(self) -> None: ...
+    def turn(self) -> None:
+        """What the loop calls when the descriptor is readable."""
+
+    def go_on(self) -> None:
+        """What it calls behind the tasks that were told: sends what was gathered, and tells those that are left."""
+
     def take(self, number: _Job[_T]) -> _T:
         """The answer, once the future is done."""
 

@@ -35,7 +35,7 @@ def _install(loop: _Loop) -> Reactor:
             "this event loop was used before a fork and shares its descriptors with the parent process; run a new one",
             operation="connect",
         )
-    reactor = Reactor()
+    reactor = Reactor(loop.call_soon)
     try:
         loop.add_reader(reactor.fileno(), reactor.turn)
     except NotImplementedError:

@@ -26,7 +26,7 @@ pub struct Jobs {
 }
 
 /// Jobs that ended, of which a portion is told at a time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Untold {
     portions: Portions,
     waiting: VecDeque<Ended>,
@@ -34,6 +34,15 @@ struct Untold {
 
 /// The number of a job, and what came of it.
 pub type Ended = (u32, Result<Outcome>);
+
+/// How an event loop sends what its tasks ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sends {
+    /// In turns, each time all that was asked.
+    InTurns,
+    /// As it is asked, but for what several ask in the same moment.
+    AtOnce,
+}
 
 /// Where a job leaves its result. Dropping it, as a job that panics does, reports the job as ended without one.
 struct Delivery {
@@ -56,13 +65,18 @@ impl Drop for Delivery {
 }
 
 impl Jobs {
-    /// Those of a new event loop, whose sockets `reader` reads, if there is one.
+    /// Those of a new event loop that `sends` so, and whose sockets `reader` reads, if there is one.
     ///
     /// # Errors
     /// `internal` when the operating system refuses a thread or a descriptor.
-    pub fn new(reader: Option<Arc<dyn Reader>>) -> Result<Self> {
+    pub fn new(reader: Option<Arc<dyn Reader>>, sends: Sends) -> Result<Self> {
         let events = reader.map_or_else(EventLoop::new, EventLoop::with_reader)?;
-        Ok(Jobs { events, open: Mutex::default(), ended: Arc::default(), untold: Mutex::default() })
+        let portions = match sends {
+            Sends::InTurns => Portions::default(),
+            Sends::AtOnce => Portions::of_slow_tasks(),
+        };
+        let untold = Mutex::new(Untold { portions, waiting: VecDeque::new() });
+        Ok(Jobs { events, open: Mutex::default(), ended: Arc::default(), untold })
     }
 
     /// Readable whenever [`turn`](Self::turn) has something to do.
@@ -194,9 +208,9 @@ impl Jobs {
         self.wanted(ended)
     }
 
-    /// The same where the loop sends what is asked in a turn of its own: of jobs that ended together a portion, and
-    /// whether there are more, to be told when what this portion asks was sent. So the store has something to do
-    /// meanwhile. To be used in place of [`ended`](Self::ended), not beside it.
+    /// The next to be told of those that ended together, and whether there are more: what these ask is to be sent before
+    /// others are told, so that the store has something to do meanwhile. [`ended`](Self::ended) has none of those that
+    /// wait for that.
     pub fn ended_portion(&self) -> (Vec<Ended>, bool) {
         let mut untold = locked(&self.untold);
         let Untold { portions, waiting } = &mut *untold;
@@ -250,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_job_ends_under_its_number() {
-        let (jobs, lock) = (Jobs::new(None).unwrap(), lock());
+        let (jobs, lock) = (Jobs::new(None, Sends::InTurns).unwrap(), lock());
         assert!(jobs.is_idle());
         let number = jobs.acquire(lock.clone(), None);
         assert!(!jobs.is_idle());
@@ -264,7 +278,7 @@ mod tests {
 
     #[test]
     fn what_nobody_wants_any_more_is_given_back() {
-        let (jobs, lock) = (Jobs::new(None).unwrap(), lock());
+        let (jobs, lock) = (Jobs::new(None, Sends::InTurns).unwrap(), lock());
         let number = jobs.acquire(lock.clone(), None);
         jobs.turn();
         jobs.forget(number);
@@ -287,7 +301,7 @@ mod tests {
     #[test]
     fn of_many_that_ended_together_a_portion_is_told_at_a_time() {
         for (together, told) in [(5, vec![5]), (6, vec![4, 2]), (16, vec![8, 8]), (40, vec![20, 20])] {
-            let jobs = Jobs::new(None).unwrap();
+            let jobs = Jobs::new(None, Sends::InTurns).unwrap();
             for _ in 0..together {
                 jobs.begin(std::future::pending());
                 jobs.begin(async { Ok(Outcome::DONE) });
@@ -299,7 +313,7 @@ mod tests {
 
     #[test]
     fn what_nobody_wants_any_more_before_its_portion_is_told_is_given_back() {
-        let (jobs, lock) = (Jobs::new(None).unwrap(), lock());
+        let (jobs, lock) = (Jobs::new(None, Sends::InTurns).unwrap(), lock());
         (0..15).for_each(|_| _ = jobs.begin(async { Ok(Outcome::DONE) }));
         let last = jobs.acquire(lock.clone(), None);
         jobs.turn();
@@ -311,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_job_that_panics_ends_as_an_error() {
-        let jobs = Jobs::new(None).unwrap();
+        let jobs = Jobs::new(None, Sends::InTurns).unwrap();
         jobs.begin(async { panic!("a defect") });
         let (_, Err(error)) = one(&jobs) else { panic!("no error") };
         assert_eq!(error.code(), "internal");

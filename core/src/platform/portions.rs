@@ -4,8 +4,12 @@
 /// would work in turns. So a portion of them goes on first, and what these ask is sent before the next go on. That
 /// costs writes, and pays where the server works meanwhile, on a processor of its own: what was asked for in parts
 /// comes back in parts there. Where it keeps coming back whole, all go on at once for a while.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Portions {
+    /// No portion is of fewer tasks: a write for them costs more than it gains.
+    least: usize,
+    /// Where fewer answers than these are awaited, all go on at once.
+    worth_it: usize,
     size: usize,
     /// Those who were answered last are more than one portion.
     parted: bool,
@@ -15,20 +19,26 @@ pub(crate) struct Portions {
     pause: u32,
 }
 
-/// A write for fewer tasks than these costs more than it gains.
-const LEAST: usize = 4;
-
 /// A portion is this part of what is awaited.
 const PART: usize = 4;
-
-/// Fewer tasks than these go on at once.
-const WORTH_IT: usize = 12;
 
 /// After so many answers in a row that came back whole, all go on at once so many times.
 const TRIES: u32 = 3;
 const PAUSE: u32 = 500;
 
+impl Default for Portions {
+    /// For tasks that ask again sooner than a write takes.
+    fn default() -> Self {
+        Portions { least: 4, worth_it: 12, size: 0, parted: false, in_vain: 0, pause: 0 }
+    }
+}
+
 impl Portions {
+    /// For those that take longer than a write until they ask again.
+    pub(crate) fn of_slow_tasks() -> Self {
+        Portions { least: 1, worth_it: 2, ..Portions::default() }
+    }
+
     /// Of `awaited` answers so many came together; `came_whole` if these are all of them.
     pub(crate) fn came(&mut self, together: usize, awaited: usize, came_whole: bool) {
         if together == 0 {
@@ -49,7 +59,7 @@ impl Portions {
     }
 
     fn next_size(&mut self, awaited: usize) -> usize {
-        if awaited < WORTH_IT {
+        if awaited < self.worth_it {
             return usize::MAX;
         }
         match self.pause.checked_sub(1) {
@@ -57,7 +67,7 @@ impl Portions {
                 self.pause = left;
                 usize::MAX
             }
-            None => LEAST.max(awaited / PART),
+            None => self.least.max(awaited / PART),
         }
     }
 
@@ -101,9 +111,11 @@ mod tests {
     }
 
     #[test]
-    fn few_tasks_go_on_together() {
-        for tasks in 1..WORTH_IT {
+    fn few_tasks_go_on_together_unless_they_are_slow() {
+        for tasks in 1..12 {
             assert_eq!(portions_of(&mut Portions::default(), tasks, tasks), 1000);
         }
+        assert_eq!([4, 9].map(|tasks| portions_of(&mut Portions::of_slow_tasks(), tasks, 3)), [3000, 2000]);
+        assert_eq!(portions_of(&mut Portions::of_slow_tasks(), 1, 1), 1000);
     }
 }
