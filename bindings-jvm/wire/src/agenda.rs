@@ -13,7 +13,7 @@ use std::thread::{self, ThreadId};
 
 use lockwright::Result;
 use lockwright::binding::Outcome;
-use lockwright::binding::jobs::{Ended, Sends};
+use lockwright::binding::jobs::{Ended, Jobs, Sends};
 use lockwright::binding::report::{self, Backlog};
 use lockwright::event_loop::Seen;
 use lockwright::events::Event;
