@@ -41,8 +41,8 @@ pub(crate) struct Reactor {
     gathers: Mutex<Option<Instant>>,
 }
 
-/// Those who are told in the same moment ask in the same moment again, and all of it goes out in one write. What is asked
-/// later than this does not wait for what other tasks do meanwhile.
+/// Those who are told in the same moment ask in the same moment again, and all of it goes out in one write. What is
+/// asked later than this does not wait for what other tasks do meanwhile.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// What a task asked.

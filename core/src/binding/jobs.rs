@@ -209,8 +209,8 @@ impl Jobs {
     }
 
     /// The next to be told of those that ended together, and whether there are more: what these ask is to be sent
-    /// before others are told, so that the store has something to do meanwhile. [`ended`](Self::ended) has none of those
-    /// that wait for that.
+    /// before others are told, so that the store has something to do meanwhile. [`ended`](Self::ended) has none of
+    /// those that wait for that.
     pub fn ended_portion(&self) -> (Vec<Ended>, bool) {
         let mut untold = locked(&self.untold);
         let Untold { portions, waiting } = &mut *untold;
