@@ -209,9 +209,19 @@ impl Jobs {
     }
 
     /// The next to be told of those that ended together, and whether there are more: what these ask is to be sent
-    /// before others are told, so that the store has something to do meanwhile. [`ended`](Self::ended) has none of
-    /// those that wait for that.
+    /// before others are told, so that the store has something to do meanwhile. There are none only where there are no
+    /// more. [`ended`](Self::ended) has none of those that wait for that.
     pub fn ended_portion(&self) -> (Vec<Ended>, bool) {
+        loop {
+            let (portion, are_more) = self.next_portion();
+            let wanted = self.wanted(portion);
+            if !(wanted.is_empty() && are_more) {
+                return (wanted, are_more);
+            }
+        }
+    }
+
+    fn next_portion(&self) -> (Vec<Ended>, bool) {
         let mut untold = locked(&self.untold);
         let Untold { portions, waiting } = &mut *untold;
         let came = std::mem::take(&mut *locked(&self.ended));
@@ -219,9 +229,7 @@ impl Jobs {
         portions.came(came.len(), awaited, came.len() >= awaited);
         waiting.extend(came);
         let portion = waiting.drain(..portions.next(waiting.len())).collect();
-        let are_more = !waiting.is_empty();
-        drop(untold);
-        (self.wanted(portion), are_more)
+        (portion, !waiting.is_empty())
     }
 
     /// Those of `ended` that nobody forgot.
@@ -314,12 +322,17 @@ mod tests {
     #[test]
     fn what_nobody_wants_any_more_before_its_portion_is_told_is_given_back() {
         let (jobs, lock) = (Jobs::new(None, Sends::InTurns).unwrap(), lock());
-        (0..15).for_each(|_| _ = jobs.begin(async { Ok(Outcome::DONE) }));
+        let others: Vec<u32> = (0..15).map(|_| jobs.begin(async { Ok(Outcome::DONE) })).collect();
         let last = jobs.acquire(lock.clone(), None);
         jobs.turn();
         assert!(jobs.ended_portion().1);
+        others[4..8].iter().for_each(|other| jobs.forget(*other));
         jobs.forget(last);
-        assert_eq!((portions(&jobs), jobs.is_idle()), (vec![4, 4, 3], true));
+        assert_eq!(
+            (portions(&jobs), jobs.is_idle()),
+            (vec![4, 3], true),
+            "a portion of which nobody wants any is none"
+        );
         assert!(matches!(in_time(&jobs, lock), (_, Ok(Outcome::Granted(_)))));
     }
 
