@@ -96,9 +96,14 @@ impl Reactor {
         self.ask(guard.py(), future, begin(held.clone()).map_err(Raised)?, client)
     }
 
-    /// Has those that ended told, a portion at a time, and what they ask next sent in one write.
-    fn tell(reactor: &Bound<'_, Self>) -> PyResult<()> {
+    /// Has jobs polled so, unless they are the parent's, those that ended told, a portion at a time, and what they ask
+    /// next sent in one write.
+    fn hear(reactor: &Bound<'_, Self>, run: impl FnOnce(&Jobs) + Send) -> PyResult<()> {
         let this = reactor.get();
+        if this.jobs.is_forked() {
+            return Ok(());
+        }
+        aside(reactor.py(), || run(&this.jobs))?;
         let (ended, are_more) = this.jobs.ended_portion();
         let gathers = ended.len() > 1;
         this.deliver(reactor.py(), ended)?;
@@ -174,23 +179,12 @@ impl Reactor {
 
     /// What the loop calls when the descriptor is readable.
     fn turn(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let jobs = &slf.get().jobs;
-        if jobs.is_forked() {
-            return Ok(());
-        }
-        aside(slf.py(), || jobs.turn())?;
-        Self::tell(slf)
+        Self::hear(slf, Jobs::turn)
     }
 
     /// What it calls behind the tasks that were told: sends what was gathered, and tells those that are left.
     fn go_on(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let Reactor { jobs, gathers, .. } = slf.get();
-        *locked(gathers) = None;
-        if jobs.is_forked() {
-            return Ok(());
-        }
-        aside(slf.py(), || jobs.go_on())?;
-        Self::tell(slf)
+        Self::hear(slf, Jobs::go_on)
     }
 
     /// The answer, once the future is done.

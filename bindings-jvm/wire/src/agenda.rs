@@ -172,6 +172,7 @@ impl Agenda {
                 return (std::mem::take(&mut mail.messages), mail.news.take());
             }
             drop(mail);
+            // All of a portion may be forgotten in this moment.
             seen = if are_more { Seen::default() } else { self.jobs.wait() };
         }
     }

@@ -2,8 +2,8 @@
 
 use std::ops::Deref;
 
-/// The eight digits of a number of 32 bits. Each is a byte of one word, and what is done is done with all of them.
-fn of_u32(number: u32) -> [u8; 8] {
+/// The digits of a number. Each is a byte of one word, and what is done is done with all of them.
+fn digits(number: u32) -> [u8; 8] {
     let mut digits = u64::from(number);
     digits = (digits << 16 | digits) & 0x0000_ffff_0000_ffff;
     digits = (digits << 8 | digits) & 0x00ff_00ff_00ff_00ff;
@@ -13,22 +13,11 @@ fn of_u32(number: u32) -> [u8; 8] {
     (digits + each(b'0') + are_letters * u64::from(b'a' - 10 - b'0')).to_be_bytes()
 }
 
-/// The 16 digits of a number of 64 bits.
-pub(crate) fn of_u64(number: u64) -> [u8; 16] {
-    let (mut digits, parts) = ([0; 16], [(number >> 32) as u32, number as u32]);
-    for (place, part) in digits.chunks_exact_mut(8).zip(parts) {
-        place.copy_from_slice(&of_u32(part));
+/// Puts the digits of `bytes`, four at a time, at the beginning of `text`, which has room for them.
+pub(crate) fn write(bytes: &[u8], text: &mut [u8]) {
+    for (place, four) in text.as_chunks_mut().0.iter_mut().zip(bytes.as_chunks().0) {
+        *place = digits(u32::from_be_bytes(*four));
     }
-    digits
-}
-
-/// The 32 digits of a number of 128 bits.
-pub(crate) fn of_u128(number: u128) -> [u8; 32] {
-    let (mut digits, words) = ([0; 32], [(number >> 64) as u64, number as u64]);
-    for (place, part) in digits.chunks_exact_mut(16).zip(words) {
-        place.copy_from_slice(&of_u64(part));
-    }
-    digits
 }
 
 /// The number that these digits are, which are none that is written in another way.
@@ -52,7 +41,9 @@ pub(crate) struct Hex([u8; 32]);
 
 impl Hex {
     pub(crate) fn of(bits: u128) -> Self {
-        Hex(of_u128(bits))
+        let mut digits = [b'0'; 32];
+        write(&bits.to_be_bytes(), &mut digits);
+        Hex(digits)
     }
 }
 

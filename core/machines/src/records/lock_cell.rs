@@ -76,9 +76,11 @@ impl Claimant {
     }
 
     fn digits(&self) -> [u8; 56] {
+        let mut bytes = [0; 24];
+        bytes[..16].copy_from_slice(&self.attempt.0.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.inbox.0.to_be_bytes());
         let mut text = [b'0'; 56];
-        text[..32].copy_from_slice(&hex::of_u128(self.attempt.0));
-        text[32..48].copy_from_slice(&hex::of_u64(self.inbox.0));
+        hex::write(&bytes, &mut text);
         let mut claim = self.claim.as_millis() as u64;
         for digit in text[48..].iter_mut().rev() {
             *digit = b'0' + (claim % 10) as u8;
