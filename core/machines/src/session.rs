@@ -375,6 +375,13 @@ impl Session {
         }
     }
 
+    /// [Ticks](Event::Tick) if something is due.
+    pub(crate) fn look(&mut self, now: Time) {
+        if self.poll_timeout().is_some_and(|at| at <= now) {
+            self.tick(now);
+        }
+    }
+
     /// The next thing to do; drain it after every [`handle`](Self::handle).
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
@@ -890,9 +897,10 @@ fn may_pass(error: &Error) -> bool {
     matches!(error.kind(), Kind::Unavailable | Kind::Quorum | Kind::Internal | Kind::Cancelled)
 }
 
-/// When a renewal is due `interval` after `from`. Locks taken one after another renew together: due times fall on
-/// common ticks, never later than wanted.
-fn due_after(from: Time, interval: Duration) -> Time {
+/// When a `lease` that began at `from` is to be renewed: after a third of it. Locks taken one after another renew
+/// together: due times fall on common ticks, never later than wanted.
+fn renewal_due(from: Time, lease: Duration) -> Time {
+    let interval = lease / 3;
     let tick = u64::try_from((interval / 16).as_nanos()).unwrap_or(u64::MAX).max(1);
     Time::from_nanos(from.after(interval).as_nanos() / tick * tick)
 }

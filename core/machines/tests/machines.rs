@@ -26,6 +26,8 @@ mod plain;
 mod process;
 #[path = "machines/quorum.rs"]
 mod quorum;
+#[path = "machines/resting.rs"]
+mod resting;
 #[path = "machines/shared.rs"]
 mod shared;
 #[path = "machines/tasks.rs"]

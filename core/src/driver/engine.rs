@@ -466,28 +466,16 @@ impl Engine {
     }
 
     pub(crate) fn send_in_background(&self, sends: impl IntoIterator<Item = Outbound>) {
-        let mut sends = sends.into_iter().peekable();
-        if sends.peek().is_none() {
-            return;
-        }
-        let Some(engine) = self.me.upgrade() else { return };
-        let mut kinds: SmallVec<[BatchKind; 2]> = SmallVec::new();
         for send in sends {
-            let Some(kind) = BatchKind::of(&send) else {
-                self.send_alone(engine.clone(), send);
-                continue;
-            };
-            self.flusher(kind).add(send);
-            if !kinds.contains(&kind) {
-                kinds.push(kind);
+            match BatchKind::of(&send) {
+                Some(kind) => self.flusher(kind).add(send, &self.me),
+                None => self.send_alone(send),
             }
-        }
-        for kind in kinds {
-            self.flusher(kind).start(&engine);
         }
     }
 
-    fn send_alone(&self, engine: Arc<Engine>, send: Outbound) {
+    fn send_alone(&self, send: Outbound) {
+        let Some(engine) = self.me.upgrade() else { return };
         let work = async move {
             let (requests, parts) = joined(vec![send]);
             let limit = engine.limit(clock::now(), None);
@@ -530,9 +518,6 @@ impl Engine {
             sends.push(Outbound::of(entry, send));
         }
         let fence = Fence { lock: &entry.name, store: self.store.address() };
-        for (sent, at) in wanted.learnt.drain(..) {
-            self.store.learn(sent, at);
-        }
         for notice in wanted.notices.drain(..) {
             fence.run("a subscriber of tracing", || notice::tell(&notice, &entry.name, self.store.address()));
         }
@@ -571,6 +556,9 @@ impl Engine {
     }
 
     fn perform_rare(&self, wanted: &mut Wanted, fence: Fence<'_>) {
+        for (sent, at) in wanted.learnt.drain(..) {
+            self.store.learn(sent, at);
+        }
         for (hold, reason) in wanted.lost.drain(..) {
             hold.lose(reason, fence);
         }

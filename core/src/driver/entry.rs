@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lockwright_machines::machine::{
-    self, Demand, Environment, Event, Kept, Kind, LockMachine, Outgoing, Scratch, Spare, Step, Turn,
+    self, Demand, Environment, Event, Kept, Kind, Outgoing, Scratch, Spare, Step, Turn,
 };
 use lockwright_machines::queue::{OwnerId, TaskId};
 
@@ -40,7 +40,7 @@ impl machine::Handles for Handles {
     type Hold = SharedHold;
 }
 
-type Machine = LockMachine<Handles>;
+type Machine = Kept<Handles>;
 
 /// A lock of a client. Lives as long as somebody names it, or something of it is left at the store.
 pub(crate) struct Entry {
@@ -51,7 +51,7 @@ pub(crate) struct Entry {
 }
 
 struct State {
-    machine: Kept<Handles>,
+    machine: Machine,
     /// When the timer queue will look at this entry.
     due: Option<Time>,
     /// Keeps the entry alive while the store may know of it.
@@ -252,11 +252,11 @@ impl Entry {
         mut demand: Demand<'_>,
         waiter: &Arc<Waiter>,
     ) -> (TaskId, Effects) {
-        let effects = self.with(engine, |machine, step| {
+        let effects = self.with(engine, |machine, step, spare| {
             demand.ask.task = engine.next_task();
             // Looked at here, where a drain that begins in this moment comes before or after.
             match engine.check_not_drained() {
-                Ok(()) => machine.handle(step, Event::Acquire { demand, waiter: waiter.clone() }),
+                Ok(()) => machine.handle(step, spare, Event::Acquire { demand, waiter: waiter.clone() }),
                 Err(error) => step.refuse(waiter.clone(), error),
             }
         });
@@ -265,12 +265,12 @@ impl Entry {
 
     /// The task is gone. If it was granted the lock meanwhile, that is given back.
     pub(crate) fn cancel(self: &Arc<Self>, engine: &Engine, task: TaskId, waiter: &Arc<Waiter>) -> Effects {
-        self.with(engine, |machine, step| {
+        self.with(engine, |machine, step, spare| {
             let granted = match waiter.refuse() {
                 Some(Settled::Granted { hold, .. }) => Some(hold),
                 _ => None,
             };
-            machine.handle(step, Event::Cancel { task, granted });
+            machine.handle(step, spare, Event::Cancel { task, granted });
         })
     }
 
@@ -357,7 +357,8 @@ impl Entry {
     /// is the `first` of all, once it is answered.
     pub(super) fn let_in(self: &Arc<Self>, engine: &Engine, slot: u64, first: bool) -> (Turn, Effects) {
         let mut turn = Turn::Over;
-        let effects = self.with(engine, |machine, step| turn = machine.let_in(step, slot, first));
+        let effects =
+            self.with(engine, |machine, step, spare| turn = machine.wake(step, spare).let_in(step, slot, first));
         (turn, effects)
     }
 
@@ -394,10 +395,10 @@ impl Entry {
 
     /// The timer queue looks at the entry.
     pub(crate) fn tick(self: &Arc<Self>, engine: &Engine) -> Effects {
-        self.with_timer(engine, |machine, due, step| {
+        self.with_timer(engine, |machine, due, step, spare| {
             // A timer that a sooner one made needless changes nothing, so that they do not multiply.
             due.take_if(|due| *due <= step.now);
-            machine.handle(step, Event::Tick);
+            machine.handle(step, spare, Event::Tick);
         })
     }
 
@@ -461,18 +462,22 @@ impl Entry {
     }
 
     fn handle(self: &Arc<Self>, engine: &Engine, event: Event<'_, Handles>) -> Effects {
-        self.with(engine, |machine, step| machine.handle(step, event))
+        self.with(engine, |machine, step, spare| machine.handle(step, spare, event))
     }
 
-    fn with(self: &Arc<Self>, engine: &Engine, work: impl FnOnce(&mut Machine, &mut Step<'_, Handles>)) -> Effects {
-        self.with_timer(engine, |machine, _, step| work(machine, step))
+    fn with(
+        self: &Arc<Self>,
+        engine: &Engine,
+        work: impl FnOnce(&mut Machine, &mut Step<'_, Handles>, &mut Spare<Handles>),
+    ) -> Effects {
+        self.with_timer(engine, |machine, _, step, spare| work(machine, step, spare))
     }
 
     /// Works on the machine, and on when the timer queue will look at it.
     fn with_timer(
         self: &Arc<Self>,
         engine: &Engine,
-        work: impl FnOnce(&mut Machine, &mut Option<Time>, &mut Step<'_, Handles>),
+        work: impl FnOnce(&mut Machine, &mut Option<Time>, &mut Step<'_, Handles>, &mut Spare<Handles>),
     ) -> Effects {
         let mut state = locked(&self.state);
         let State { machine, due, alive } = &mut *state;
@@ -481,7 +486,7 @@ impl Entry {
         let Memory { scratch, spare } = &mut *memory;
         let mut surroundings = Surroundings { engine, entry: self };
         let mut step = Step::new(&mut effects.machine, &mut surroundings, scratch);
-        if let Err(panicked) = caught(|| work(machine.wake(&mut step, spare), due, &mut step)) {
+        if let Err(panicked) = caught(|| work(machine, due, &mut step, spare)) {
             machine.give_up(&mut step, panicked.said());
             *due = None;
         }
@@ -520,7 +525,7 @@ impl Entry {
     /// A step that panics.
     #[cfg(test)]
     pub(crate) fn breaks(self: &Arc<Self>, engine: &Engine) -> Effects {
-        self.with(engine, |_, _| panic!("a defect"))
+        self.with(engine, |_, _, _| panic!("a defect"))
     }
 }
 

@@ -5,7 +5,7 @@
 //! at most are under way, and after one that came back unanswered the next one waits.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -97,22 +97,20 @@ impl Flusher {
         let _ = tokio::time::timeout(limit, all_taken).await;
     }
 
-    /// This write, which is of this kind, is for the next batch, once [`start`](Self::start) is called.
-    pub(crate) fn add(&self, write: Outbound) {
-        locked(&self.state).writes.push_back(write);
-    }
-
-    /// Has batches of all that was [added](Self::add) taken to the store.
-    pub(crate) fn start(&self, engine: &Arc<Engine>) {
+    /// Has this write of `engine`, which is of this kind, taken to the store with the next batch.
+    pub(crate) fn add(&self, write: Outbound, engine: &Weak<Engine>) {
         let mut state = locked(&self.state);
-        while state.tasks < AT_ONCE && state.tasks * self.kind.size() < state.writes.len() {
-            match runtime::handle() {
-                Ok(handle) => {
-                    state.tasks += 1;
-                    handle.spawn(keep_flushing(engine.clone(), self.kind));
-                }
-                Err(error) => return no_background(&error),
+        state.writes.push_back(write);
+        if state.tasks == AT_ONCE || state.tasks * self.kind.size() >= state.writes.len() {
+            return;
+        }
+        let Some(engine) = engine.upgrade() else { return };
+        match runtime::handle() {
+            Ok(handle) => {
+                state.tasks += 1;
+                handle.spawn(keep_flushing(engine, self.kind));
             }
+            Err(error) => no_background(&error),
         }
     }
 
@@ -210,7 +208,6 @@ fn answers_to(replies: &[Reply], from: usize, count: usize) -> &[Reply] {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Weak;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Instant;
 

@@ -82,7 +82,8 @@ impl<H: Handles> Effects<H> {
     /// Whether there is what a lock that is free does not want.
     pub fn is_rare(&self) -> bool {
         let opens = self.open_inbox || self.open_session || self.hear_hints;
-        opens || !(self.lost.is_empty() && self.wanted.is_empty() && self.let_through.is_empty())
+        let tells = !(self.lost.is_empty() && self.wanted.is_empty() && self.learnt.is_empty());
+        opens || tells || !self.let_through.is_empty()
     }
 
     /// Whether somebody gets an answer.

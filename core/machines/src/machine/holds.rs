@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::LockMachine;
 use super::effects::Settled;
 use super::environment::{Handles, Hold, Step};
 use super::notice::Notice;
 use super::pending::Wish;
+use super::{LockMachine, refresh};
 use crate::error::{Error, Kind};
 use crate::lease::LossReason;
 use crate::lent::Lent;
@@ -79,9 +79,7 @@ impl<H: Handles> LockMachine<H> {
             let contender = self.queue.holder(hold.id());
             let at = contender.and_then(|contender| self.slots.position_of(contender, now));
             let Some(session) = at.and_then(|at| self.slots.get(at)).map(|slot| &slot.session) else { continue };
-            if let Some(until) = session.valid_until() {
-                hold.prolong(until, &session.expires_as());
-            }
+            refresh(hold, session);
         }
     }
 

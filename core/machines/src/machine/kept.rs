@@ -2,16 +2,17 @@
 //!
 //! Most of a machine is of use only while somebody asks, waits or gives back. Of one that holds, and at most renews, a
 //! quarter is kept while it rests; the next step wakes it in memory that is lent. The one that goes on then is as the
-//! one before, but for what cannot matter any more.
+//! one before, but for what cannot matter any more. For a renewal nothing wakes but the session whose it is.
 
 use std::num::NonZeroU64;
 
-use super::LockMachine;
+use super::effects::Outgoing;
 use super::environment::{Handles, Hold, Kind, Scratch, Step};
 use super::slots::Slot;
+use super::{Event, LockMachine, refresh, renewed};
 use crate::protocol::Push;
 use crate::queue::{self, TaskId};
-use crate::session;
+use crate::session::{self, Action, Session};
 use crate::time::Time;
 use crate::token::Token;
 
@@ -28,13 +29,49 @@ pub struct Resting<H: Handles> {
     hold: H::Hold,
     slot: u64,
     queue: queue::Resting,
-    session: session::Resting,
+    /// Not there while it works alone.
+    session: Option<session::Resting>,
 }
 
 impl<H: Handles> Kept<H> {
     /// The machine of a lock that nobody here wanted yet.
     pub fn new(kind: Kind) -> Self {
         Kept { kind, working: None, resting: None }
+    }
+
+    /// A machine of this kind as it is.
+    pub fn of(kind: Kind, machine: Box<LockMachine<H>>) -> Self {
+        Kept { kind, working: Some(machine), resting: None }
+    }
+
+    /// See [`LockMachine::handle`]. Of one that rests, the session works alone as long as that is about renewing.
+    pub fn handle(&mut self, step: &mut Step<'_, H>, spare: &mut Spare<H>, event: Event<'_, H>) {
+        match &self.resting {
+            Some(resting) if resting.is_for_session(&event) => self.renew(step, spare, event),
+            _ => self.wake(step, spare).handle(step, event),
+        }
+    }
+
+    /// The session of what rests takes `event`. Where more comes of that than a renewal, the whole machine wakes.
+    fn renew(&mut self, step: &mut Step<'_, H>, spare: &mut Spare<H>, event: Event<'_, H>) {
+        let Some(resting) = &mut self.resting else { return };
+        let Some(session) = resting.session.take() else { return };
+        let mut session = session.wake(step.env.name().clone(), step.env.store_timeout());
+        session.lend(&mut step.scratch.session);
+        match event {
+            Event::Answered { id, sent, answer, .. } => {
+                let token = known(&resting.hold).token.map(NonZeroU64::get);
+                step.effects.notices.extend(renewed(&mut session, token, step.now, (id, sent, answer)));
+            }
+            _ => session.look(step.now),
+        }
+        if session.may_rest() {
+            resting.go_on(step, session);
+        } else if let Some(resting) = self.resting.take() {
+            let machine = self.working.insert(spare.lend(self.kind));
+            machine.wake_with(session, resting, step);
+            machine.work(step, |_, _| {});
+        }
     }
 
     /// The machine: woken, if it rested, in memory that is lent to it.
@@ -58,18 +95,24 @@ impl<H: Handles> Kept<H> {
         }
     }
 
+    /// The machine, while it does not rest.
+    pub fn machine(&self) -> Option<&LockMachine<H>> {
+        self.working.as_deref()
+    }
+
     /// See [`LockMachine::give_up`].
     pub fn give_up(&mut self, step: &mut Step<'_, H>, said: String) {
-        if let Some(machine) = &mut self.working {
-            machine.give_up(step, self.kind, said);
-        }
+        let Kept { kind, working, resting } = self;
+        let machine = working.get_or_insert_with(|| Box::new(LockMachine::new(*kind)));
+        machine.holds.extend(resting.take().map(|resting| resting.hold));
+        machine.give_up(step, *kind, said);
     }
 
     /// See [`LockMachine::next_look`].
     pub fn next_look(&mut self, now: Time) -> Option<Time> {
         match &mut self.working {
             Some(machine) => machine.next_look(now),
-            None => self.resting.as_ref().map(|resting| resting.session.due()),
+            None => self.resting.as_ref()?.session.as_ref().map(|session| session.next_look(now)),
         }
     }
 
@@ -92,13 +135,39 @@ impl<H: Handles> Kept<H> {
     pub fn held(&mut self, now: Time) -> Option<(&H::Hold, bool)> {
         match &mut self.working {
             Some(machine) => machine.held(now),
-            None => self.resting.as_ref().map(|Resting { hold, session, .. }| (hold, session.is_endless())),
+            None => {
+                let Resting { hold, session, .. } = self.resting.as_ref()?;
+                Some((hold, session.as_ref()?.is_endless()))
+            }
         }
     }
 
     /// See [`LockMachine::places`].
     pub fn places(&self) -> impl Iterator<Item = (u64, u32)> {
         self.working.iter().flat_map(|machine| machine.places())
+    }
+}
+
+impl<H: Handles> Resting<H> {
+    /// Whether its session alone has to do with `event`.
+    fn is_for_session(&self, event: &Event<'_, H>) -> bool {
+        match event {
+            Event::Tick => true,
+            Event::Answered { slot, id, .. } => {
+                *slot == self.slot && self.session.as_ref().is_some_and(|session| session.awaits(*id))
+            }
+            _ => false,
+        }
+    }
+
+    /// It rests on, once what its session wants sent is taken out.
+    fn go_on(&mut self, step: &mut Step<'_, H>, mut session: Session) {
+        while let Some(Action::Send { id, requests }) = session.poll_action() {
+            step.effects.sends.push(Outgoing { slot: self.slot, id, requests });
+        }
+        session.reclaim(&mut step.scratch.session);
+        refresh(&mut self.hold, &session);
+        self.session = Some(session.into_resting());
     }
 }
 
@@ -144,7 +213,7 @@ impl<H: Handles> LockMachine<H> {
         let hold = self.holds.pop()?;
         self.queue.rest(&mut scratch.queue);
         self.card = None;
-        Some(Resting { hold, slot, queue, session: session.into_resting() })
+        Some(Resting { hold, slot, queue, session: Some(session.into_resting()) })
     }
 
     /// Whether its only session simply holds for its only hold, and shows the card of whoever asked last.
@@ -156,10 +225,17 @@ impl<H: Handles> LockMachine<H> {
     }
 
     /// Goes on from what [rested](Self::rest), of this one or another of its kind of which nothing is left.
-    pub fn wake(&mut self, resting: Resting<H>, step: &mut Step<'_, H>) {
-        let Resting { hold, slot: id, queue, session } = resting;
+    pub fn wake(&mut self, mut resting: Resting<H>, step: &mut Step<'_, H>) {
+        if let Some(session) = resting.session.take() {
+            let session = session.wake(step.env.name().clone(), step.env.store_timeout());
+            self.wake_with(session, resting, step);
+        }
+    }
+
+    /// The same where the session woke before.
+    fn wake_with(&mut self, session: Session, resting: Resting<H>, step: &mut Step<'_, H>) {
+        let Resting { hold, slot: id, queue, session: _ } = resting;
         let contender = self.queue.wake(queue, known(&hold), session.service(), &mut step.scratch.queue);
-        let session = session.wake(step.env.name().clone(), step.env.store_timeout());
         self.card = Some(session.card().clone());
         self.holds.push(hold);
         let contender = Some(contender);

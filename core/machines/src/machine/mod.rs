@@ -298,17 +298,16 @@ impl<H: Handles> LockMachine<H> {
     fn answered(&mut self, step: &mut Step<'_, H>, slot: u64, id: RequestId, sent: Time, answer: Answer<'_>) {
         let Some(at) = self.slots.position(slot, step.now) else { return };
         let session = &mut self.slots[at].session;
-        let renews = id.op == Op::Renew && session.awaits(id);
-        let trouble = match &answer {
-            Answer::Replies(_) | Answer::Partly { .. } => None,
-            Answer::NotSent(error) => (renews || is_nobody_there(error)).then(|| error.clone()),
-            Answer::Unknown { error, .. } => renews.then(|| error.clone()),
+        if id.op == Op::Renew && session.awaits(id) {
+            let held = self.queue.held_token();
+            return step.effects.notices.extend(renewed(session, held, step.now, (id, sent, answer)));
+        }
+        let nobody_there = match &answer {
+            Answer::NotSent(error) if is_nobody_there(error) => Some(error.clone()),
+            _ => None,
         };
         session.handle(step.now, session::Event::Reply { id, sent, answer });
-        if renews {
-            let token = self.queue.held_token().or_else(|| session.first_token());
-            step.effects.notices.extend(renewal(session, token.map(Token::new), trouble));
-        } else if let Some(error) = trouble.filter(is_nobody_there) {
+        if let Some(error) = nobody_there {
             self.refuse_who_hurries(step, &error);
         }
     }
@@ -354,8 +353,8 @@ impl<H: Handles> LockMachine<H> {
     fn tick(&mut self, now: Time) {
         self.queue.handle(now, queue::Event::Tick);
         self.slots.each_due(now, |slot| {
-            if !slot.idle && slot.session.poll_timeout().is_some_and(|at| at <= now) {
-                slot.session.handle(now, session::Event::Tick);
+            if !slot.idle {
+                slot.session.look(now);
             }
         });
     }
@@ -384,9 +383,28 @@ impl<H: Handles> std::fmt::Debug for LockMachine<H> {
     }
 }
 
-/// What became of a renewal that was just answered, or was not; nothing to say of it when the hold ended with it.
-fn renewal(session: &Session, token: Option<Token>, error: Option<Error>) -> Option<Notice> {
+/// Tells a hold until when its session says that it lasts.
+fn refresh(hold: &mut impl Hold, session: &Session) {
+    if let Some(until) = session.valid_until() {
+        hold.prolong(until, &session.expires_as());
+    }
+}
+
+/// A session's renewal is answered, or was not: what became of it. There is nothing to say when the hold, which is
+/// `held` under that token if it shows another than the session's first, ended with it.
+fn renewed(
+    session: &mut Session,
+    held: Option<u64>,
+    now: Time,
+    (id, sent, answer): (RequestId, Time, Answer<'_>),
+) -> Option<Notice> {
+    let error = match &answer {
+        Answer::Replies(_) | Answer::Partly { .. } => None,
+        Answer::NotSent(error) | Answer::Unknown { error, .. } => Some(error.clone()),
+    };
+    session.handle(now, session::Event::Reply { id, sent, answer });
     let (attempt, ttl) = (session.attempt(), session.ttl());
+    let token = held.or_else(|| session.first_token()).map(Token::new);
     let error = error.or_else(|| session.not_renewed().cloned());
     match session.valid_until() {
         _ if error.is_some() || session.is_failing() => Some(Notice::NotRenewed { token, attempt, error }),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::state::{Changing, CompactService, Span};
-use super::{Action, Phase, RETRY, Service, Session, due_after, margin, may_pass};
+use super::{Action, Phase, RETRY, Service, Session, margin, may_pass, renewal_due};
 use crate::lease::LossReason;
 use crate::protocol::{Change, Input, Intent, Op, Verdict};
 use crate::time::Time;
@@ -14,7 +14,7 @@ impl Session {
     /// looks at the session then need not be told of it once more.
     pub fn next_renewal(&self, now: Time) -> Option<Time> {
         let renews = self.flight(Op::Renew).is_some() && self.service.renew;
-        renews.then(|| due_after(now, self.renewal.ttl.get() / 3))
+        renews.then(|| renewal_due(now, self.renewal.ttl.get()))
     }
 
     /// How the hold ends if it is not renewed any more.
@@ -53,7 +53,7 @@ impl Session {
         }
         let Service { ttl, renew, .. } = self.service.get();
         self.renewal.due = match renew {
-            true => Some(due_after(from, lease / 3)),
+            true => Some(renewal_due(from, lease)),
             // A hand-on inside the process takes a moment off; only a real difference is worth a request.
             false => (lease < ttl - ttl / 16).then_some(from),
         };

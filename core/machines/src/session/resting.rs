@@ -1,13 +1,14 @@
-//! A session that simply holds, in little memory: most of what a session keeps is of use only while it asks or gives
-//! back, and what all of a client have in common need not be kept for each.
+//! A session that simply holds, and at most renews, in little memory: most of what a session keeps is of use only while
+//! it asks or gives back, and what all of a client have in common need not be kept for each.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::state::{Asked, CompactService, GivingBack, Lease, Renewal, Span};
-use super::{Inbox, Phase, Session, claim};
+use super::{Action, Inbox, Phase, RequestId, Session, claim, renewal_due};
 use crate::lent::Lent;
-use crate::protocol::{AttemptId, InboxId, Protocol, Terms};
+use crate::protocol::{AttemptId, InboxId, Op, Protocol, Terms};
 use crate::rank::Rank;
 use crate::time::Time;
 use crate::token::Tokens;
@@ -30,6 +31,8 @@ pub(crate) struct Resting {
     published: bool,
     inbox: Inbox,
     renew: bool,
+    /// What was sent last is a renewal for its `ttl`, which is on its way.
+    renewing: bool,
     seq: u32,
     /// How long the attempt asked for.
     asked_ttl: Span,
@@ -45,9 +48,22 @@ pub(crate) struct Resting {
 }
 
 impl Resting {
-    /// When to look at it, as [`Session::poll_timeout`] says.
-    pub(crate) fn due(&self) -> Time {
-        self.due.map_or(self.valid_until, |at| at.min(self.valid_until))
+    /// See [`Session::poll_timeout`].
+    pub(crate) fn poll_timeout(&self) -> Time {
+        let due = self.due.filter(|_| !self.renewing);
+        due.map_or(self.valid_until, |at| at.min(self.valid_until))
+    }
+
+    /// When to look at it, for whoever would rather [come once too often](Session::next_renewal) than be told of each
+    /// change.
+    pub(crate) fn next_look(&self, now: Time) -> Time {
+        let due = self.poll_timeout();
+        if self.renewing && self.renew { due.min(renewal_due(now, self.ttl.get())) } else { due }
+    }
+
+    /// Whether `id` is of the renewal that is on its way.
+    pub(crate) fn awaits(&self, id: RequestId) -> bool {
+        self.renewing && id == RequestId { attempt: self.attempt.0, op: Op::Renew, seq: self.seq }
     }
 
     /// See [`Session::is_endless`].
@@ -55,18 +71,16 @@ impl Resting {
         self.renew && self.max_hold == CompactService::ENDLESS
     }
 
-    /// On what terms it is held. How its holder once waited does not matter any more.
-    pub(crate) fn service(&self) -> CompactService {
-        let Resting { ttl, max_hold, renew, .. } = *self;
-        CompactService { ttl: ttl.nanos(), max_hold, renew, ..CompactService::NOTHING }
-    }
-
     /// The session again, for the lock `name` of a client that gives up on a store as silent as that.
     pub(crate) fn wake(self, name: Arc<str>, store_timeout: Duration) -> Session {
-        let service = self.service();
         let Resting { protocol, attempt, inbox_id, card, fair, rank, waits, bound, published, inbox, .. } = self;
         let Resting { ttl, tokens, granted_at, valid_until, store_until, due, seq, alive_until, .. } = self;
+        let Resting { renew, renewing, max_hold, .. } = self;
+        // How its holder once waited does not matter any more.
+        let service = CompactService { ttl: ttl.nanos(), max_hold, renew, ..CompactService::NOTHING };
         let (attempt, asked_ttl) = (attempt.0, self.asked_ttl.get());
+        let mut flights = [None; 4];
+        flights[Op::Renew as usize] = NonZeroU32::new(seq).filter(|_| renewing);
         Session {
             protocol,
             store_timeout,
@@ -78,7 +92,7 @@ impl Resting {
             inbox,
             seq,
             alive_until,
-            flights: [None; 4],
+            flights,
             asked: Asked { touched: true, published, ..Asked::NOTHING },
             lease: Lease { tokens, used: tokens.map_or(0, Tokens::first), granted_at, valid_until, store_until },
             renewal: Renewal { due, ttl, ..Renewal::NONE },
@@ -89,10 +103,15 @@ impl Resting {
 }
 
 impl Session {
-    /// Whether it holds, and nothing is in doubt, wanted, or on its way. Each field is looked at here, or kept, or of
-    /// no use to whoever holds.
+    /// On what terms it is held.
+    pub(crate) fn service(&self) -> CompactService {
+        self.service
+    }
+
+    /// Whether it holds, and nothing is in doubt, wanted, or on its way but a renewal, which may be its last action.
+    /// Each field is looked at here, or kept, or of no use to whoever holds.
     pub(crate) fn may_rest(&self) -> bool {
-        let Session { phase, terms, flights, asked, renewal, giving, actions, .. } = self;
+        let Session { phase, terms, service, flights, asked, renewal, giving, actions, seq, .. } = self;
         let Asked {
             // Of no use to whoever holds.
             asked_to_queue: _,
@@ -119,16 +138,24 @@ impl Session {
         else {
             return false;
         };
-        let Renewal { due: _, ttl: _, extending: None, changing: None, heeds: false, again: false } = renewal else {
+        let Renewal { due: _, ttl, extending: None, changing: None, heeds: false, again: false } = renewal else {
             return false;
+        };
+        let mut others = *flights;
+        let renews_as_kept = match others[Op::Renew as usize].take() {
+            Some(renewing) => renewing.get() == *seq && ttl.nanos() == service.ttl,
+            None => true,
         };
         let GivingBack { prev: None, given_until: _, secret: None } = giving else { return false };
         let is_as_asked = terms.claim == claim(terms.ttl) && Span::of(terms.ttl).get() == terms.ttl;
-        *phase == Phase::Held && *flights == [None; 4] && is_as_asked && actions.is_empty()
+        let only_renews = renews_as_kept && others == [None; 4];
+        let only_sends = actions.iter().all(|action| matches!(action, Action::Send { .. }));
+        *phase == Phase::Held && only_renews && is_as_asked && only_sends
     }
 
-    /// What goes on of a session that [may rest](Self::may_rest).
+    /// What goes on of a session that [may rest](Self::may_rest), and has no actions left.
     pub(crate) fn into_resting(self) -> Resting {
+        let renewing = self.flight(Op::Renew).is_some();
         let Session { protocol, terms, service, waits, bound, inbox, seq, alive_until, asked, lease, .. } = self;
         let Terms { name: _, attempt, inbox: inbox_id, ttl, claim: _, card, fair, rank } = terms;
         let Lease { tokens, used: _, granted_at, valid_until, store_until } = lease;
@@ -144,6 +171,7 @@ impl Session {
             published: asked.published,
             inbox,
             renew: service.renew,
+            renewing,
             seq,
             asked_ttl: Span::of(ttl),
             ttl: Span::of_nanos(service.ttl),

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use lockwright_machines::error::Result;
 use lockwright_machines::lease::LossReason;
-use lockwright_machines::machine::{self, Demand, Environment, Event, Held, Kind, LockMachine, Scratch, Step};
+use lockwright_machines::machine::{
+    self, Demand, Environment, Event, Held, Kept, Kind, LockMachine, Scratch, Spare, Step,
+};
 use lockwright_machines::protocol::{AttemptId, Channel, InboxId, Protocol, StoreEvent, Traits};
 use lockwright_machines::queue::{Ask, HoldId, OwnerId, TaskId};
 use lockwright_machines::relative::Relative;
@@ -27,7 +29,7 @@ pub enum Call {
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch<Handles>> = RefCell::default();
+    static MEMORY: RefCell<(Scratch<Handles>, Spare<Handles>)> = RefCell::default();
 }
 
 /// What tests know their own by.
@@ -167,12 +169,15 @@ impl Environment for Client {
 /// See the [module](self).
 pub struct Process {
     client: Client,
-    machine: LockMachine<Handles>,
+    kind: Kind,
+    /// Between two steps it does not rest.
+    machine: Kept<Handles>,
 }
 
 impl Clone for Process {
     fn clone(&self) -> Self {
-        Process { client: self.client.clone(), machine: self.machine.duplicate() }
+        let machine = Kept::of(self.kind, Box::new(self.machine().duplicate()));
+        Process { client: self.client.clone(), kind: self.kind, machine }
     }
 }
 
@@ -194,8 +199,13 @@ impl Process {
         let kind = Kind { block, push, has_many_holders: part.shares, is_of_holders: !part.shares, bound };
         Process {
             client: Client { part, minted: 0, slots: 0, inbox, alive_until: Time::ZERO },
-            machine: LockMachine::new(kind),
+            kind,
+            machine: Kept::of(kind, Box::new(LockMachine::new(kind))),
         }
+    }
+
+    fn machine(&self) -> &LockMachine<Handles> {
+        self.machine.machine().expect("it was woken after the last step")
     }
 
     /// How many attempts it minted; the last one is called so.
@@ -207,13 +217,29 @@ impl Process {
         self.client.mint().expect("tests have randomness")
     }
 
-    /// Takes one event; what follows is added to `effects`. Whatever may rest then does, and goes on.
+    /// Takes one event; what follows is added to `effects`. Whatever may rest before or after it does, and goes on.
     pub fn handle(&mut self, event: Event<'_, Handles>, effects: &mut Effects) {
-        SCRATCH.with_borrow_mut(|scratch| {
-            self.machine.handle(&mut Step::new(effects, &mut self.client, scratch), event);
-            if let Some(resting) = self.machine.rest(effects.at, scratch) {
-                self.machine.wake(resting, &mut Step::new(effects, &mut self.client, scratch));
-            }
+        self.rests_on(event, effects);
+    }
+
+    /// The same, and whether the event did not wake it.
+    pub fn rests_on(&mut self, event: Event<'_, Handles>, effects: &mut Effects) -> bool {
+        let (now, Process { client, machine, .. }) = (effects.at, self);
+        MEMORY.with_borrow_mut(|(scratch, spare)| {
+            machine.rest(now, scratch, spare);
+            machine.handle(&mut Step::new(effects, client, scratch), spare, event);
+            let rests_on = machine.machine().is_none();
+            machine.rest(now, scratch, spare);
+            machine.wake(&mut Step::new(effects, client, scratch), spare);
+            rests_on
+        })
+    }
+
+    /// Its last step panicked.
+    pub fn give_up(&mut self, effects: &mut Effects) {
+        let Process { client, machine, .. } = self;
+        MEMORY.with_borrow_mut(|(scratch, _)| {
+            machine.give_up(&mut Step::new(effects, client, scratch), "a defect".to_owned());
         });
     }
 
@@ -238,7 +264,7 @@ impl Process {
     pub fn connected(&mut self, inbox: Inbox, effects: &mut Effects) {
         self.client.inbox = inbox;
         self.handle(Event::Inbox(inbox), effects);
-        for channel in self.machine.channels().collect::<Vec<_>>() {
+        for channel in self.machine().channels().collect::<Vec<_>>() {
             self.handle(Event::Channel { channel: &channel, state: inbox }, effects);
         }
     }
@@ -252,55 +278,60 @@ impl Process {
     /// Whether the store sends it `event`: what is told on a channel only reaches who listens there.
     pub fn hears(&self, event: &StoreEvent) -> bool {
         match event {
-            StoreEvent::Changed { path } => self.machine.channels().any(|channel| channel == *path),
+            StoreEvent::Changed { path } => self.machine().channels().any(|channel| channel == *path),
             _ => true,
         }
     }
 
     /// When to tick at the latest.
     pub fn due(&self) -> Option<Time> {
-        self.machine.poll_timeout()
+        self.machine().poll_timeout()
     }
 
     /// Until when whoever has this hold may believe so, if it is in force.
     pub fn valid_until(&self, hold: HoldId) -> Option<Time> {
-        self.machine.valid_until(hold)
+        self.machine().valid_until(hold)
+    }
+
+    /// Until when the hold itself was told that it lasts.
+    pub fn told_until(&self, hold: HoldId) -> Option<Time> {
+        Some(self.machine().hold_of(hold)?.held.valid_until)
     }
 
     /// The token that the hold shows.
     pub fn shown(&self, hold: HoldId) -> Option<u64> {
-        Some(self.machine.hold_of(hold)?.shown?.n)
+        Some(self.machine().hold_of(hold)?.shown?.n)
     }
 
     /// Every attempt whose session believes to hold, and until when.
     pub fn beliefs(&self) -> impl Iterator<Item = (AttemptId, Time)> {
-        self.machine.beliefs()
+        self.machine().beliefs()
     }
 
     /// Whether nobody here holds, waits or contends, and nothing of it is left at the store as far as it knows.
     pub fn is_idle(&self) -> bool {
-        self.machine.is_idle()
+        self.machine().is_idle()
     }
 
     /// The state in the names of `view`; equal for processes that will behave alike.
     pub fn fingerprint(&self, view: &impl Relative, state: &mut impl Hasher) {
         self.client.inbox.hash(state);
-        self.machine.fingerprint(view, state);
+        self.machine().fingerprint(view, state);
     }
 
     /// Whether an answer to `id` would be taken.
     pub fn awaits(&self, slot: u64, id: RequestId) -> bool {
-        self.machine.awaits(slot, id)
+        self.machine().awaits(slot, id)
     }
 
     /// Where the contender stands among those there are that would take an answer to `id`.
     pub fn awaited_by(&self, slot: u64, id: RequestId) -> Option<usize> {
-        self.machine.place_of(slot).filter(|_| self.awaits(slot, id))
+        self.machine().place_of(slot).filter(|_| self.awaits(slot, id))
     }
 }
 
 impl std::fmt::Debug for Process {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.machine.fmt(f)
+        self.machine().fmt(f)
     }
 }
