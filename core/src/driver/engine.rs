@@ -525,7 +525,7 @@ impl Engine {
             hold.end(fence);
         }
         if let Some(due) = due.take() {
-            self.timer_queue.schedule(entry, due);
+            self.timer_queue.schedule(entry, due, wanted.at);
         }
         if wanted.heeds {
             self.watch();

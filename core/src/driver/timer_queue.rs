@@ -43,6 +43,14 @@ struct Timed {
     entry: Weak<Entry>,
 }
 
+/// When a timer for `due` comes that is set at `now`: up to a thousandth of the time later, so that those of many locks
+/// come together. Else the task would wake for each lock that was acquired, to find that the store did answer in time.
+fn together(due: Time, now: Time) -> Time {
+    let slack = due.since(now).as_nanos() / 1024;
+    let grain = 1 << slack.max(1).ilog2().min(63);
+    Time::from_nanos(due.as_nanos().checked_next_multiple_of(grain).unwrap_or(due.as_nanos()))
+}
+
 impl TimerQueue {
     pub(crate) fn new(engine: Weak<Engine>) -> Self {
         TimerQueue {
@@ -55,8 +63,9 @@ impl TimerQueue {
         }
     }
 
-    /// The task will look at `entry` at `due`.
-    pub(crate) fn schedule(&self, entry: &Arc<Entry>, due: Time) {
+    /// The task will look at `entry` at `due`, or a little later [with others](together).
+    pub(crate) fn schedule(&self, entry: &Arc<Entry>, due: Time, now: Time) {
+        let due = together(due, now);
         let new = {
             let mut new = locked(&self.new);
             new.push(Timed { due, entry: Arc::downgrade(entry) });
@@ -99,6 +108,15 @@ impl TimerQueue {
             Ok(handle) => drop(handle.spawn(keep_turning(engine, wake))),
             Err(error) => no_background(&error),
         }
+    }
+
+    /// The task has nothing to do before this, the `first` of what it took up: when it wakes by itself. Whoever set a
+    /// timer during its turn did not wake it; only for one that is due sooner need it wake sooner, else it would turn
+    /// once for each lock that a thread acquires meanwhile.
+    fn sleeps_until(&self, first: Option<Time>) -> Time {
+        let first = first.unwrap_or(Time::from_nanos(u64::MAX));
+        self.next.store(first.as_nanos(), Ordering::SeqCst);
+        locked(&self.new).iter().map(|timed| timed.due).fold(first, Time::min)
     }
 
     fn collect(&self, timers: &mut Timers) {
@@ -191,10 +209,7 @@ async fn turn(engine: &Weak<Engine>, wake: &Notify, timers: &mut Timers) {
                     return;
                 }
             }
-            let next = timers.next().unwrap_or(Time::from_nanos(u64::MAX));
-            engine.timer_queue.next.store(next.as_nanos(), Ordering::SeqCst);
-            // A timer set while `next` was 0 did not wake us: look once more before sleeping.
-            if locked(&engine.timer_queue.new).is_empty() { next } else { clock::now() }
+            engine.timer_queue.sleeps_until(timers.next())
         };
         let mut woken = std::pin::pin!(wake.notified());
         poll_fn(|context| {
@@ -230,10 +245,44 @@ async fn visit_due(engine: &Engine, timers: &mut Timers) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::options::ConnectOptions;
     use crate::stores;
     use crate::uri::Uri;
+
+    #[test]
+    fn timers_that_are_far_off_come_together_and_those_that_are_near_when_they_are_due() {
+        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
+        let comes = |due: Time, now: Time| together(due, now).since(due);
+        for (now, after) in [(0, 1), (7, 10), (123, 5_000), (456, 30_000), (1, 86_400_000)] {
+            let late = comes(at(now + after), at(now));
+            assert!(late.as_nanos() as u64 <= after * 1_000_000 / 1024, "{after} ms: {late:?} late");
+        }
+        let moments: BTreeSet<_> = (0..1_000).map(|now| together(at(now + 5_000), at(now))).collect();
+        assert!(moments.len() < 250, "{} in a second", moments.len());
+        assert_eq!(together(at(3), at(5)), at(3), "what was due before is due at once");
+        let never = Time::from_nanos(u64::MAX);
+        assert_eq!(together(never, at(0)), never);
+    }
+
+    #[test]
+    fn a_timer_set_during_a_turn_wakes_the_task_when_it_is_due_and_no_sooner() {
+        let store = stores::open(&mut Uri::parse("memory://turn", ConnectOptions::default()).unwrap()).unwrap();
+        let engine = Engine::new(store.clone(), ConnectOptions::default()).unwrap();
+        let queue = &engine.timer_queue;
+        queue.starve();
+        let entry = engine.entry(&store.layouts()[0], &"x".into(), &"x".into());
+        let at = Time::from_nanos;
+        // As during a turn.
+        queue.next.store(0, Ordering::SeqCst);
+        assert_eq!(queue.sleeps_until(None), at(u64::MAX));
+        queue.next.store(0, Ordering::SeqCst);
+        queue.schedule(&entry, at(7), at(3));
+        assert_eq!((queue.sleeps_until(Some(at(5))), queue.sleeps_until(Some(at(9)))), (at(5), at(7)));
+        assert_eq!(queue.sleeps_until(None), at(7));
+    }
 
     /// A client of 100,000 locks waits for memory for half the time that its renewals take, unless these follow each
     /// other there.
