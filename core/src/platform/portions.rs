@@ -35,6 +35,7 @@ impl Default for Portions {
 
 impl Portions {
     /// For those that take longer than a write until they ask again.
+    #[cfg(any(feature = "bindings", test))]
     pub(crate) fn of_slow_tasks() -> Self {
         Portions { least: 1, worth_it: 2, ..Portions::default() }
     }

@@ -2,8 +2,10 @@
 //! have one per runtime, and all write the same commands.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use lockwright_machines::quorum::Marker;
@@ -66,7 +68,7 @@ pub(crate) struct Redis {
     /// How many blocking callers wait for an answer.
     waiting: AtomicUsize,
     /// Few, and looked up with every request.
-    lines: Mutex<Vec<(HomeId, Arc<Line>)>>,
+    lines: Mutex<Vec<(HomeId, Line)>>,
     met: Mutex<Met>,
     pub(super) closing: Closing,
     /// What cleans up yet dials for itself, and leaves nothing open.
@@ -80,14 +82,13 @@ pub(crate) struct Redis {
 #[derive(Default)]
 struct Line {
     /// With the time at which it was dialled.
-    connection: Mutex<Option<(SharedConnection, Time)>>,
-    dialling: tokio::sync::Mutex<()>,
+    connection: Option<(SharedConnection, Time)>,
+    dialling: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Line {
     fn usable(&self, config: &Config) -> Option<SharedConnection> {
-        let known = locked(&self.connection);
-        let (connection, since) = known.as_ref()?;
+        let (connection, since) = self.connection.as_ref()?;
         (connection.is_usable() && !is_outdated(config, *since)).then(|| connection.clone())
     }
 }
@@ -451,24 +452,27 @@ impl Redis {
     /// and when it is there.
     async fn line(&self, now: Time, limit: Time) -> Result<(SharedConnection, Time)> {
         let home = Home::current();
-        let shared = match self.shared(home.id()) {
+        let dialling = match self.shared(home.id()) {
             Ok(line) => return Ok((line, now)),
-            Err(shared) => shared,
+            Err(dialling) => dialling,
         };
         // Apart: to dial takes kilobytes, which every request would have to carry.
-        let dialled = timeout(limit.since(now), Box::pin(self.dial_line(home, &shared))).await;
+        let dialled = timeout(limit.since(now), Box::pin(self.dial_line(home, &dialling))).await;
         dialled.unwrap_or_else(|_| Err(self.unreached())).map(|line| (line, clock::now()))
     }
 
-    async fn dial_line(&self, home: Home, shared: &Line) -> Result<SharedConnection> {
-        let _dialling = shared.dialling.lock().await;
-        if let Some(line) = shared.usable(&self.config) {
+    async fn dial_line(&self, home: Home, dialling: &tokio::sync::Mutex<()>) -> Result<SharedConnection> {
+        let _dialling = dialling.lock().await;
+        let id = home.id();
+        if let Ok(line) = self.shared(id) {
             return Ok(line);
         }
         let since = clock::now();
         let (line, welcome) = tasks::shared(&self.config, home).await?;
-        if !self.closed.load(Ordering::Acquire) {
-            *locked(&shared.connection) = Some((line.clone(), since));
+        if !self.closed.load(Ordering::Acquire)
+            && let Some((_, shared)) = locked(&self.lines).iter_mut().find(|(of, _)| *of == id)
+        {
+            shared.connection = Some((line.clone(), since));
         }
         self.meet(welcome);
         Ok(line)
@@ -478,17 +482,18 @@ impl Redis {
         unreachable(&self.config, std::io::ErrorKind::TimedOut.into())
     }
 
-    /// The connection of `home`, or where it is to be once it is dialled.
-    fn shared(&self, home: HomeId) -> std::result::Result<SharedConnection, Arc<Line>> {
+    /// The connection of `home`, or what whoever dials it has meanwhile.
+    fn shared(&self, home: HomeId) -> std::result::Result<SharedConnection, Arc<tokio::sync::Mutex<()>>> {
         let mut lines = locked(&self.lines);
         if let Some((_, shared)) = lines.iter().find(|(of, _)| *of == home) {
-            return shared.usable(&self.config).ok_or_else(|| shared.clone());
+            return shared.usable(&self.config).ok_or_else(|| shared.dialling.clone());
         }
         // Runtimes come and go; those that went left nothing that is of use.
-        lines.retain(|(_, shared)| locked(&shared.connection).as_ref().is_none_or(|(line, _)| line.is_usable()));
-        let shared = Arc::<Line>::default();
-        lines.push((home, shared.clone()));
-        Err(shared)
+        lines.retain(|(_, shared)| shared.connection.as_ref().is_none_or(|(line, _)| line.is_usable()));
+        let shared = Line::default();
+        let dialling = shared.dialling.clone();
+        lines.push((home, shared));
+        Err(dialling)
     }
 
     /// `sink` wants to know when another run of the server is met.
@@ -533,34 +538,39 @@ impl Redis {
     ) -> Result<Vec<Reply>> {
         let not_after = self.not_after(sent);
         let asks_time = self.clock.is_old(sent);
-        let (mut exchange, asks_commands) = {
-            let mut known = locked(line.known());
-            (Exchange::new(requests, &known, self.manner(asking)), known.asks(requests))
+        let ask = |waker: &Waker| {
+            line.ask(deadline, Some(waker), |known, out| {
+                let exchange = Exchange::new(requests, known, self.manner(asking));
+                let asks_commands = known.asks(requests);
+                if asks_time {
+                    out.command(&["TIME"]);
+                }
+                if asks_commands {
+                    shortcut::ask(out);
+                }
+                exchange.write(&self.scripts, not_after, out);
+                let expected = exchange.expected() + usize::from(asks_time) + usize::from(asks_commands);
+                (expected, (exchange, asks_commands))
+            })
         };
-        let expected = exchange.expected() + usize::from(asks_time) + usize::from(asks_commands);
-        let asked = line.ask(expected, deadline, |out| {
-            if asks_time {
-                out.command(&["TIME"]);
-            }
-            if asks_commands {
-                shortcut::ask(out);
-            }
-            exchange.write(&self.scripts, not_after, out);
-        });
+        let (asked, (mut exchange, asks_commands)) = poll_fn(|context| Poll::Ready(ask(context.waker()))).await;
         let mut answers = asked.await?.into_iter();
         if asks_time && let Some(answer) = answers.next() {
             self.learn_from(&answer);
         }
         if asks_commands && let Some(answer) = answers.next() {
-            locked(line.known()).learn(&answer);
+            line.learn(|known| known.learn(&answer));
         }
         loop {
-            exchange.take(answers, &mut locked(line.known()))?;
+            line.learn(|known| exchange.take(answers, known))?;
             if exchange.open() == 0 {
                 return self.replies(exchange);
             }
-            let again = |out: &mut Vec<u8>| exchange.write(&self.scripts, not_after, out);
-            answers = line.ask(exchange.expected(), deadline, again).await?.into_iter();
+            let (again, ()) = line.ask(deadline, None, |_, out| {
+                exchange.write(&self.scripts, not_after, out);
+                (exchange.expected(), ())
+            });
+            answers = again.await?.into_iter();
         }
     }
 

@@ -36,13 +36,14 @@ pub(super) struct SharedConnection(Arc<Wanted>);
 /// What tasks share with the one that drives the connection.
 struct Line {
     state: Mutex<State>,
-    known: Mutex<ShortcutProbe>,
     /// Nobody asks any more: the connection has ended, or will once all are answered.
     retired: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
+    /// What is known of the server.
+    known: ShortcutProbe,
     /// What is to be sent.
     out: Vec<u8>,
     /// What was asked and whose answer is not taken yet, in order; the first has the number `first`.
@@ -88,7 +89,8 @@ enum End {
 impl SharedConnection {
     /// A connection over `stream` to a server of which this is known, and what drives it.
     pub(super) fn over<S>(stream: S, known: ShortcutProbe, answered: WakeQueue) -> (Self, Driver<S>) {
-        let line = Arc::new(Line { state: Mutex::default(), known: Mutex::new(known), retired: AtomicBool::default() });
+        let state = Mutex::new(State { known, ..State::default() });
+        let line = Arc::new(Line { state, retired: AtomicBool::default() });
         let driver = Driver {
             line: line.clone(),
             stream,
@@ -101,23 +103,33 @@ impl SharedConnection {
         (SharedConnection(Arc::new(Wanted(line))), driver)
     }
 
-    /// Has what `write` writes sent, and awaits so many values until `deadline`.
+    /// Has what `write` writes for a server of which this is known sent, and awaits as many values as it says until
+    /// `deadline`. Where `waker` is that of the task which awaits them at once, it need not say so once more.
     ///
     /// # Errors
     /// Why there are none; whether what was written is executed is then unknown. After one that is too late the
     /// connection serves nobody else.
-    pub(super) fn ask(&self, expected: usize, deadline: Time, write: impl FnOnce(&mut Vec<u8>)) -> Answer<'_> {
+    pub(super) fn ask<T>(
+        &self,
+        deadline: Time,
+        waker: Option<&Waker>,
+        write: impl FnOnce(&mut ShortcutProbe, &mut Vec<u8>) -> (usize, T),
+    ) -> (Answer<'_>, T) {
         let line = self.line();
-        let (number, driver) = locked(&line.state).ask(expected, deadline, write);
+        let mut state = locked(&line.state);
+        // On one that has ended nobody is woken any more.
+        let waker = waker.filter(|_| state.end.is_none());
+        let (number, driver, written) = state.ask(deadline, waker, write);
+        drop(state);
         if let Some(driver) = driver {
             driver.wake();
         }
-        Answer { line, number, taken: false }
+        (Answer { line, number, taken: false, is_known: waker.is_some() }, written)
     }
 
-    /// What is known of the server.
-    pub(super) fn known(&self) -> &Mutex<ShortcutProbe> {
-        &self.line().known
+    /// What comes of an answer for what is known of the server.
+    pub(super) fn learn<T>(&self, learn: impl FnOnce(&mut ShortcutProbe) -> T) -> T {
+        learn(&mut locked(&self.line().state).known)
     }
 
     /// Has nobody ask any more; what was asked is answered.
@@ -135,15 +147,20 @@ impl SharedConnection {
 }
 
 impl State {
-    fn ask(&mut self, missing: usize, deadline: Time, write: impl FnOnce(&mut Vec<u8>)) -> (u64, Option<Waker>) {
-        write(&mut self.out);
+    fn ask<T>(
+        &mut self,
+        deadline: Time,
+        waker: Option<&Waker>,
+        write: impl FnOnce(&mut ShortcutProbe, &mut Vec<u8>) -> (usize, T),
+    ) -> (u64, Option<Waker>, T) {
+        let (missing, written) = write(&mut self.known, &mut self.out);
         let number = self.first + self.asked.len() as u64;
-        let (values, waker, fate) = (Values::new(), None, Fate::Awaited);
+        let (values, waker, fate) = (Values::new(), waker.cloned(), Fate::Awaited);
         self.asked.push_back(Asked { missing, values, waker, deadline, fate });
         if self.look_at.is_none_or(|at| deadline < at) {
             self.look_at = Some(deadline);
         }
-        (number, self.driver.take())
+        (number, self.driver.take(), written)
     }
 
     /// How many answers are still to come.
@@ -219,12 +236,17 @@ pub(super) struct Answer<'a> {
     line: &'a Line,
     number: u64,
     taken: bool,
+    /// The task that polls it next is known already, and woken.
+    is_known: bool,
 }
 
 impl Future for Answer<'_> {
     type Output = Result<Values>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if std::mem::take(&mut self.is_known) {
+            return Poll::Pending;
+        }
         let line = self.line;
         let mut state = locked(&line.state);
         let State { asked, first, end, .. } = &mut *state;
@@ -468,7 +490,20 @@ mod tests {
     }
 
     fn ask<'a>(connection: &'a SharedConnection, word: &str) -> Answer<'a> {
-        connection.ask(1, later(), |out| out.extend_from_slice(word.as_bytes()))
+        asking(connection, 1, later(), word)
+    }
+
+    fn asking<'a>(connection: &'a SharedConnection, expected: usize, deadline: Time, word: &str) -> Answer<'a> {
+        let write = |_: &mut ShortcutProbe, out: &mut Vec<u8>| (expected, out.extend_from_slice(word.as_bytes()));
+        connection.ask(deadline, None, write).0
+    }
+
+    /// As a task asks that awaits the answer at once.
+    async fn at_once(connection: &SharedConnection, word: &str) -> Result<Values> {
+        let write = |_: &mut ShortcutProbe, out: &mut Vec<u8>| (1, out.extend_from_slice(word.as_bytes()));
+        let asked = |context: &mut Context<'_>| connection.ask(later(), Some(context.waker()), write).0;
+        let answer = std::future::poll_fn(|context| Poll::Ready(asked(context))).await;
+        timeout(SOON, answer).await.expect("whoever asked is woken")
     }
 
     fn number(values: Values) -> i64 {
@@ -494,6 +529,11 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let [one, two, three] = asked;
+        let (at_once, ()) = tokio::join!(at_once(&connection, "four"), async {
+            assert_eq!(heard(&mut server, 4).await, "four");
+            server.write_all(b":4\r\n").await.unwrap();
+        });
+        assert_eq!(number(at_once.unwrap()), 4);
         // Whoever looks late finds its answer, too.
         assert_eq!([number(three.await.unwrap()), number(one.await.unwrap()), number(two.await.unwrap())], [3, 1, 2]);
         assert!(locked(&connection.line().state).asked.is_empty());
@@ -526,7 +566,7 @@ mod tests {
     #[tokio::test]
     async fn one_write_may_have_several_answers() {
         let (connection, _driver, mut server) = connection();
-        let (two, one) = (connection.ask(2, later(), |out| out.push(b'2')), ask(&connection, "1"));
+        let (two, one) = (asking(&connection, 2, later(), "2"), ask(&connection, "1"));
         server.write_all(b":1\r\n:2\r\n:3\r\n").await.unwrap();
         assert_eq!(two.await.unwrap()[..], [Value::Int(1), Value::Int(2)]);
         assert_eq!(number(one.await.unwrap()), 3);
@@ -547,7 +587,7 @@ mod tests {
     async fn who_waits_too_long_is_told_and_the_others_are_answered() {
         let (connection, _driver, mut server) = connection();
         let patient = ask(&connection, "x");
-        let hasty = connection.ask(1, clock::now().after(Duration::from_millis(20)), |out| out.push(b'y'));
+        let hasty = asking(&connection, 1, clock::now().after(Duration::from_millis(20)), "y");
         assert!(connection.is_usable());
         let error = timeout(SOON / 2, hasty).await.expect("its time is over").unwrap_err();
         assert!(error.kind() == Kind::Unavailable && error.to_string().contains("in time"), "{error}");
@@ -563,7 +603,7 @@ mod tests {
         // The timer is set for this one; what is asked meanwhile has less time.
         let patient = ask(&connection, "x");
         assert_eq!(heard(&mut server, 1).await, "x");
-        let hasty = connection.ask(1, clock::now().after(Duration::from_millis(20)), |out| out.push(b'y'));
+        let hasty = asking(&connection, 1, clock::now().after(Duration::from_millis(20)), "y");
         assert!(timeout(SOON / 2, hasty).await.expect("its time is over").is_err());
         drop(patient);
     }
@@ -593,6 +633,9 @@ mod tests {
             }
             let error = ask(&connection, "z").await.unwrap_err();
             assert!(!connection.is_usable() && error.kind() == kind, "{sent:?}: {error}");
+            // Nobody would wake it.
+            let (mut at_once, ()) = connection.ask(later(), Some(Waker::noop()), |_, _| (1, ()));
+            assert!(Pin::new(&mut at_once).poll(&mut Context::from_waker(Waker::noop())).is_ready(), "{sent:?}");
         }
     }
 
