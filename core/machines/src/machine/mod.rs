@@ -390,8 +390,8 @@ fn refresh(hold: &mut impl Hold, session: &Session) {
     }
 }
 
-/// A session's renewal is answered, or was not: what became of it. There is nothing to say when the hold, which is
-/// `held` under that token if it shows another than the session's first, ended with it.
+/// A session's renewal is answered, or was not: what became of it; nothing to say when the hold ended with it. `held`
+/// is the token that the hold shows, where the queue knows one.
 fn renewed(
     session: &mut Session,
     held: Option<u64>,
