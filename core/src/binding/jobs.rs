@@ -160,10 +160,20 @@ impl Jobs {
         Ok(self.begin(async move { begun.await.map(|did| Outcome::Told(did.into())) }))
     }
 
-    /// Nobody wants what comes of a job any more: what it was about is given up.
+    /// Nobody wants what comes of a job any more: what it was about is given up, or given back where it has come
+    /// already. Whoever asked for it may ask again before others are told what came with it.
     pub fn forget(&self, job: u32) {
         let known = locked(&self.open).remove(job);
         known.into_iter().for_each(|known| self.events.abandon(known));
+        drop(self.take_untold(job));
+    }
+
+    fn take_untold(&self, job: u32) -> Option<Ended> {
+        let mut untold = locked(&self.untold);
+        let is_its = |(number, _): &Ended| *number == job;
+        let place = untold.waiting.iter().position(is_its);
+        let waiting = place.and_then(|at| untold.waiting.remove(at));
+        waiting.or_else(|| locked(&self.ended).extract_if(.., |ended| is_its(ended)).next())
     }
 
     /// Begins what nobody waits for.
@@ -317,6 +327,34 @@ mod tests {
             jobs.turn();
             assert_eq!((portions(&jobs), jobs.is_idle()), (told, false));
         }
+    }
+
+    #[test]
+    fn what_nobody_wants_any_more_is_given_back_although_its_portion_is_not_told() {
+        let (jobs, lock) = (Jobs::new(None, Sends::InTurns).unwrap(), lock());
+        for _ in 0..15 {
+            jobs.begin(async { Ok(Outcome::DONE) });
+        }
+        let last = jobs.acquire(lock.clone(), None);
+        jobs.turn();
+        assert!(jobs.ended_portion().1);
+        jobs.forget(last);
+        // Whoever asked for it asks again: it does not wait for itself.
+        assert!(matches!(in_time(&Jobs::new(None, Sends::InTurns).unwrap(), lock), (_, Ok(Outcome::Granted(_)))));
+        assert_eq!(portions(&jobs), [4, 4, 3]);
+    }
+
+    #[test]
+    fn what_nobody_wants_any_more_while_it_is_polled_is_not_told() {
+        let jobs = Arc::new(Jobs::new(None, Sends::InTurns).unwrap());
+        let (forgetful, mine) = (jobs.clone(), Arc::new(Mutex::new(0)));
+        let number = mine.clone();
+        *locked(&mine) = jobs.begin(async move {
+            forgetful.forget(*locked(&number));
+            Ok(Outcome::DONE)
+        });
+        jobs.turn();
+        assert!(jobs.is_idle() && portions(&jobs) == [0]);
     }
 
     #[test]
