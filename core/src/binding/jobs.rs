@@ -344,17 +344,38 @@ mod tests {
         assert_eq!(portions(&jobs), [4, 4, 3]);
     }
 
-    #[test]
-    fn what_nobody_wants_any_more_while_it_is_polled_is_not_told() {
-        let jobs = Arc::new(Jobs::new(None, Sends::InTurns).unwrap());
+    /// Begins a job that nobody wants any more while it is polled, which no loop can drop then.
+    fn begin_forgotten(jobs: &Arc<Jobs>, work: impl Future<Output = Result<Outcome>> + Send + 'static) {
         let (forgetful, mine) = (jobs.clone(), Arc::new(Mutex::new(0)));
         let number = mine.clone();
-        *locked(&mine) = jobs.begin(async move {
+        let job = jobs.begin(async move {
             forgetful.forget(*locked(&number));
-            Ok(Outcome::DONE)
+            work.await
         });
+        *locked(&mine) = job;
+    }
+
+    #[test]
+    fn what_nobody_wants_any_more_while_it_is_polled_is_given_back_and_not_told() {
+        let (jobs, lock) = (Arc::new(Jobs::new(None, Sends::InTurns).unwrap()), lock());
+        for place in 0..16 {
+            match place {
+                4 => {
+                    let lock = lock.clone();
+                    let acquired = async move { lock.acquire().await.map(Outcome::Granted) };
+                    begin_forgotten(&jobs, acquired);
+                }
+                5..8 => begin_forgotten(&jobs, async { Ok(Outcome::DONE) }),
+                _ => _ = jobs.begin(async { Ok(Outcome::DONE) }),
+            }
+        }
         jobs.turn();
-        assert!(jobs.is_idle() && portions(&jobs) == [0]);
+        let told = portions(&jobs);
+        assert!(
+            told.iter().sum::<usize>() == 12 && !told.contains(&0),
+            "a portion that nobody wants is none: {told:?}"
+        );
+        assert!(jobs.is_idle() && matches!(in_time(&jobs, lock), (_, Ok(Outcome::Granted(_)))));
     }
 
     #[test]
