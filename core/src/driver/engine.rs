@@ -1669,6 +1669,28 @@ mod tests {
         assert!(client.inspect("x").unwrap().holder.is_none() && held.entry.is_idle());
     }
 
+    /// A task of an event loop is granted a lock by the background's thread, is cancelled before that could tell it,
+    /// and asks again.
+    #[test]
+    fn a_task_that_asks_again_while_its_grant_finds_nobody_does_not_wait_for_itself() {
+        let client = blocking::Client::open(Some("memory://asks-again"), ConnectOptions::default()).unwrap();
+        let lock = client.lock("x").build().unwrap().for_owner(OwnerId(7));
+        let (gone, effects) = lock.start(None).unwrap();
+        let (engine, entry) = (gone.engine.clone(), gone.entry.clone());
+        let send = engine.perform_local(&entry, effects).remove(0);
+        let answered = engine.heard(1, engine.store.call(&send.requests, engine.limit(clock::now(), None)));
+        let untold = send.answered(&engine, &answered);
+        assert!(untold.tells());
+        drop(gone);
+        let (again, effects) = lock.start(None).unwrap();
+        engine.perform(&entry, effects, None);
+        let told = again.waiter.take();
+        assert!(told.is_none(), "{told:?}");
+        engine.perform_in_background(&entry, untold);
+        let told = again.waiter.park(Some(Duration::from_secs(20)));
+        assert!(matches!(told, Some(Settled::Granted { .. })), "{told:?}");
+    }
+
     #[test]
     fn a_grant_to_a_task_that_has_just_gone_is_given_back() {
         let client = blocking::Client::open(Some("memory://just-gone"), ConnectOptions::default()).unwrap();

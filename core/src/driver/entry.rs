@@ -11,7 +11,7 @@ use std::time::Duration;
 use lockwright_machines::machine::{
     self, Demand, Environment, Event, Kept, Kind, Outgoing, Scratch, Spare, Step, Turn,
 };
-use lockwright_machines::queue::{OwnerId, TaskId};
+use lockwright_machines::queue::{HoldId, OwnerId, TaskId};
 
 use super::engine::Engine;
 use super::entries::Keyed;
@@ -270,6 +270,11 @@ impl Entry {
                 Some(Settled::Granted { hold, .. }) => Some(hold),
                 _ => None,
             };
+            // Granted by another thread that is about to tell it, finds nobody, and gives it back.
+            let untold = machine.held(step.now).filter(|(hold, _)| granted.is_none() && hold.id == HoldId(task.0));
+            if let Some((hold, _)) = untold {
+                hold.will_find_nobody();
+            }
             machine.handle(step, spare, Event::Cancel { task, granted });
         })
     }
@@ -432,7 +437,7 @@ impl Entry {
         if !state.machine.waits(task) {
             return None;
         }
-        let holder = state.machine.held(now).filter(|(_, is_endless)| *is_endless);
+        let holder = state.machine.held(now).filter(|(hold, is_endless)| *is_endless && !hold.is_abandoned());
         Some(holder.and_then(|(hold, _)| hold.by()))
     }
 

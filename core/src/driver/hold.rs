@@ -30,7 +30,7 @@ pub(crate) struct Hold {
     pub(crate) since: Time,
     /// Whose it is, where the face said so; 0 where it did not.
     by: u64,
-    /// Its guard was forgotten.
+    /// Its guard was forgotten, or nobody will have one.
     abandoned: AtomicBool,
     valid_until: AtomicU64,
     /// Why it was lost: one more than a position in [`LossReason::ALL`]; 0 while it is not.
@@ -120,6 +120,16 @@ impl machine::Hold for SharedHold {
 }
 
 impl Hold {
+    /// Whoever wanted it was gone when it was granted: it is given back once that is found, and kept from nobody.
+    pub(crate) fn will_find_nobody(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nobody has a guard of it, or will have.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
     /// Why it is lost when its session says `reason`: what is abandoned has a limit that nobody set.
     fn why(&self, reason: LossReason) -> LossReason {
         match reason {
