@@ -25,7 +25,7 @@ pub struct Kept<H: Handles> {
 }
 
 /// What goes on of a machine that holds.
-pub struct Resting<H: Handles> {
+struct Resting<H: Handles> {
     hold: H::Hold,
     slot: u64,
     queue: queue::Resting,
@@ -201,7 +201,7 @@ impl<H: Handles> Default for Spare<H> {
 
 impl<H: Handles> LockMachine<H> {
     /// What goes on of it, if it may rest; nothing is left of it then.
-    pub fn rest(&mut self, now: Time, scratch: &mut Scratch<H>) -> Option<Resting<H>> {
+    fn rest(&mut self, now: Time, scratch: &mut Scratch<H>) -> Option<Resting<H>> {
         let queue = self.queue.resting(known(self.holds.first()?), now)?;
         let nobody_waits = self.tasks.is_empty() && self.releases.is_empty() && self.wishes.is_empty();
         let nothing_is_due = self.parting.is_empty() && self.failure.is_none() && !self.closed;
@@ -225,7 +225,7 @@ impl<H: Handles> LockMachine<H> {
     }
 
     /// Goes on from what [rested](Self::rest), of this one or another of its kind of which nothing is left.
-    pub fn wake(&mut self, mut resting: Resting<H>, step: &mut Step<'_, H>) {
+    fn wake(&mut self, mut resting: Resting<H>, step: &mut Step<'_, H>) {
         if let Some(session) = resting.session.take() {
             let session = session.wake(step.env.name().clone(), step.env.store_timeout());
             self.wake_with(session, resting, step);
@@ -252,12 +252,6 @@ fn known(hold: &impl Hold) -> queue::Known {
 impl<H: Handles> std::fmt::Debug for Kept<H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Kept").field("working", &self.working).finish_non_exhaustive()
-    }
-}
-
-impl<H: Handles> std::fmt::Debug for Resting<H> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Resting")
     }
 }
 

@@ -50,7 +50,7 @@ use smallvec::SmallVec;
 
 pub use self::effects::{Effects, Outgoing, Settled, Settlement, Waiting};
 pub use self::environment::{Environment, Handles, Held, Hold, Kind, Scratch, Step};
-pub use self::kept::{Kept, Resting, Spare};
+pub use self::kept::{Kept, Spare};
 pub use self::line_up::LineUp;
 pub use self::listening::Turn;
 pub use self::notice::{Notice, Way, Why};

@@ -48,17 +48,14 @@ pub(crate) struct Resting {
 }
 
 impl Resting {
-    /// See [`Session::poll_timeout`].
-    pub(crate) fn poll_timeout(&self) -> Time {
-        let due = self.due.filter(|_| !self.renewing);
-        due.map_or(self.valid_until, |at| at.min(self.valid_until))
-    }
-
     /// When to look at it, for whoever would rather [come once too often](Session::next_renewal) than be told of each
     /// change.
     pub(crate) fn next_look(&self, now: Time) -> Time {
-        let due = self.poll_timeout();
-        if self.renewing && self.renew { due.min(renewal_due(now, self.ttl.get())) } else { due }
+        let due = match self.renewing {
+            true => self.renew.then(|| renewal_due(now, self.ttl.get())),
+            false => self.due,
+        };
+        due.map_or(self.valid_until, |at| at.min(self.valid_until))
     }
 
     /// Whether `id` is of the renewal that is on its way.
