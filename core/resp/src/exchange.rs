@@ -8,6 +8,7 @@ use std::time::Duration;
 use redis::Value;
 use smallvec::SmallVec;
 
+use crate::outgoing::Outgoing;
 use crate::shortcut::{self, Shortcut, ShortcutProbe};
 use crate::wire::{Commands, Given, NO_REPLY, Scripts, groups, is_unknown_script, replies};
 use lockwright_machines::error::{Error, Kind, Result};
@@ -124,6 +125,23 @@ impl<R: Deref<Target = [Request]>> Exchange<R> {
         self.asked.iter().filter(|asked| asked.answer.is_none()).count()
     }
 
+    /// Writes those among what other callers ask on the connection, with whose commands one may be combined that is
+    /// sent for the first time.
+    pub fn write_among(&self, not_after: StoreTime, out: &mut Outgoing) {
+        let is_plain = !self.manner.by_slot && !self.manner.asking && self.manner.copies.is_none();
+        match (&self.asked[..], &self.requests[..]) {
+            ([Asked { form: Form::Digest, .. }], [request]) if is_plain => out.ask(request, self.given(not_after)),
+            _ => {
+                let (scripts, out) = out.alone();
+                self.write(scripts, not_after, out);
+            }
+        }
+    }
+
+    fn given(&self, not_after: StoreTime) -> Given<'_> {
+        Given { not_after, run: self.run.as_deref().unwrap_or_default() }
+    }
+
     /// Writes those.
     pub fn write(&self, scripts: &Scripts, not_after: StoreTime, out: &mut Vec<u8>) {
         for asked in self.asked.iter().filter(|asked| asked.answer.is_none()) {
@@ -134,10 +152,7 @@ impl<R: Deref<Target = [Request]>> Exchange<R> {
                 (Form::Shortcut(shortcut), [request]) => shortcut.write(out, request),
                 (Form::Marker, [request]) => out.command(&["GET", &request.key]),
                 (Form::Set, [request]) => write_set(out, request),
-                (form, group) => {
-                    let given = Given { not_after, run: self.run.as_deref().unwrap_or_default() };
-                    scripts.write(out, group, given, matches!(form, Form::Whole));
-                }
+                (form, group) => scripts.write(out, group, self.given(not_after), matches!(form, Form::Whole)),
             }
         }
         if let Some(Copies { count, timeout }) = self.manner.copies {
@@ -216,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_lock_without_tokens_is_asked_for_by_the_command_of_its_libraries() {
-        let scripts = Scripts::new([].into_iter());
+        let scripts = Scripts::new([].into_iter(), [].into_iter());
         let mut known = ShortcutProbe::default();
         let mut exchange = Exchange::new([set()].to_vec(), &known, Manner::default());
         let mut sent = Vec::new();

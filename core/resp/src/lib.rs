@@ -12,6 +12,7 @@
 //! | [`input`] | what a connection reads |
 //! | [`parse`] | a whole reply as a value |
 //! | [`exchange`] | which commands the requests of a write travel in, and again |
+//! | [`outgoing`] | what many callers ask on one connection, with one command for several of them |
 //! | [`shortcut`] | a server's own command for what a script of ours does |
 //! | [`slots`] | in which slot of a cluster a key is, and which node has it |
 
@@ -20,6 +21,7 @@
 pub mod exchange;
 pub mod greeting;
 pub mod input;
+pub mod outgoing;
 pub mod parse;
 pub mod place;
 pub mod shortcut;

@@ -12,6 +12,7 @@ use crate::slots;
 use lockwright_machines::error::{Error, Kind};
 use lockwright_machines::protocol::{Arg, Call, Reply, Request, share_of_batch};
 use lockwright_machines::reach;
+use lockwright_machines::stores::redis::layouts::combined;
 use lockwright_machines::time::StoreTime;
 
 /// The most bytes one reply may have. A page of 500 names of 1 KiB, each byte of it written as three, fits.
@@ -94,11 +95,11 @@ fn decimal(number: i64, digits: &mut [u8; MOST_DIGITS]) -> &[u8] {
 }
 
 /// The two words, as they are sent, by which a script is asked for that the server may know.
-fn by_digest(call: &Call) -> Vec<u8> {
+fn by_digest<'a>(body: impl Iterator<Item = &'a str>) -> Vec<u8> {
     let mut words = Vec::new();
     words.word(b"EVALSHA");
     let mut digest = sha1_smol::Sha1::new();
-    call.body.iter().for_each(|part| digest.update(part.as_bytes()));
+    body.for_each(|part| digest.update(part.as_bytes()));
     words.word(digest.digest().to_string().as_bytes());
     words
 }
@@ -115,16 +116,74 @@ pub struct Given<'a> {
 /// The scripts that the server is asked for by their digest. Few are used by one program, and each takes as long to
 /// digest as a request to answer, so that is done when the first is asked for.
 #[derive(Debug)]
-pub struct Scripts(Vec<(&'static Call, OnceLock<Vec<u8>>)>);
+pub struct Scripts(Vec<Script>);
+
+#[derive(Debug)]
+struct Script {
+    call: &'static Call,
+    digest: OnceLock<Vec<u8>>,
+    /// That of the script which does it for several callers.
+    combined: Option<OnceLock<Vec<u8>>>,
+}
 
 impl Scripts {
-    pub fn new(calls: impl Iterator<Item = &'static Call>) -> Self {
-        Scripts(calls.map(|call| (call, OnceLock::new())).collect())
+    /// Those of `calls`, some of which are in `combined`, too.
+    pub fn new(
+        calls: impl Iterator<Item = &'static Call>,
+        combined: impl Iterator<Item = &'static Call> + Clone,
+    ) -> Self {
+        let may_combine = |call: &Call| combined.clone().any(|other| std::ptr::eq(other, call));
+        let script = |call| Script { call, digest: OnceLock::new(), combined: may_combine(call).then(OnceLock::new) };
+        Scripts(calls.map(script).collect())
     }
 
-    fn digest(&self, call: &Call) -> Option<&[u8]> {
-        let (_, digest) = self.0.iter().find(|(known, _)| std::ptr::eq(*known, call))?;
-        Some(digest.get_or_init(|| by_digest(call)))
+    fn find(&self, call: &Call) -> Option<&Script> {
+        self.0.iter().find(|script| std::ptr::eq(script.call, call))
+    }
+
+    /// Whether `request` may travel in one command with those of other callers.
+    pub fn may_combine(&self, request: &Request) -> bool {
+        self.find(request.call).is_some_and(|script| script.combined.is_some()) && combined::has_one_key(request)
+    }
+
+    /// Writes the command for one request that [may be combined](Self::may_combine), and returns where its key
+    /// begins, and what follows that.
+    pub fn write_one(&self, out: &mut Vec<u8>, request: &Request, given: Given<'_>) -> (usize, usize) {
+        self.begin(out, request.call, (1, 1 + request.args.len()), false);
+        let key = out.len();
+        out.word(request.key.as_bytes());
+        let after_key = out.len();
+        arguments(out, std::slice::from_ref(request), given);
+        (key, after_key)
+    }
+
+    /// Begins the command that asks for what so many callers ask of `call`, with so many arguments each; the keys come
+    /// next. `whole` sends the script itself instead of its digest.
+    pub fn begin_combined(&self, out: &mut Vec<u8>, call: &Call, (count, each): (usize, usize), whole: bool) {
+        out.begin(3 + count * (1 + each));
+        match self.find(call).and_then(|script| script.combined.as_ref()) {
+            Some(digest) if !whole => out.extend_from_slice(digest.get_or_init(|| by_digest(combined::script(call)))),
+            _ => {
+                out.word(b"EVAL");
+                out.word(combined::script(call).collect::<String>().as_bytes());
+            }
+        }
+        out.number(count as i64);
+    }
+
+    /// Begins the command for a script with so many keys, among so many words.
+    fn begin(&self, out: &mut Vec<u8>, call: &Call, (keys, words): (usize, usize), whole: bool) {
+        out.begin(3 + words);
+        match self.find(call) {
+            Some(Script { digest, .. }) if !whole => {
+                out.extend_from_slice(digest.get_or_init(|| by_digest(call.body.iter().copied())));
+            }
+            _ => {
+                out.word(b"EVAL");
+                out.word(call.body.concat().as_bytes());
+            }
+        }
+        out.number(keys as i64);
     }
 
     /// Writes the command that asks for all of `group`: a script, or where a call has none its own name, which a lock
@@ -140,15 +199,7 @@ impl Scripts {
             out.word(group[0].key.as_bytes());
             return arguments(out, group, given);
         }
-        out.begin(3 + words);
-        match self.digest(call) {
-            Some(digest) if !whole => out.extend_from_slice(digest),
-            _ => {
-                out.word(b"EVAL");
-                out.word(call.body.concat().as_bytes());
-            }
-        }
-        out.number(keys as i64);
+        self.begin(out, call, (keys, words), whole);
         for request in group {
             out.word(request.key.as_bytes());
             for arg in &request.args {
@@ -506,7 +557,7 @@ mod tests {
 
     #[test]
     fn not_after_is_filled_in_and_clean_up_is_sent_whole() {
-        let scripts = Scripts::new(CALLS.by_digest().into_iter());
+        let scripts = Scripts::new(CALLS.by_digest().into_iter(), std::iter::empty());
         let packed = |call, whole| {
             let mut out = Vec::new();
             scripts.write(
@@ -528,7 +579,7 @@ mod tests {
 
     #[test]
     fn a_command_is_written_as_the_crate_writes_it() {
-        let scripts = Scripts::new(CALLS.by_digest().into_iter());
+        let scripts = Scripts::new(CALLS.by_digest().into_iter(), std::iter::empty());
         let numbers = [0, 9, 10, -1, 1_900_000_000_000_000, i64::MAX, i64::MIN].map(Arg::Int);
         let others = [Arg::Key("beside".into()), Arg::Nothing, Arg::NotAfter, "a \r\n b".into()];
         let mut request = Request::new(&CALLS.renew, "k".into(), numbers);

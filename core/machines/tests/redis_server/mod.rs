@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use lockwright_machines::protocol::{Arg, Call, InboxId, Layout, Reply, Request, StoreEvent};
 use lockwright_machines::stores::redis::layouts::native_scripts::{channel, parse_push};
-use lockwright_machines::stores::redis::layouts::tokenless;
+use lockwright_machines::stores::redis::layouts::{combined, tokenless};
 use lockwright_machines::time::StoreTime;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -78,12 +78,15 @@ pub fn connection() -> redis::Connection {
 
 pub struct Server {
     pub connection: redis::Connection,
-    scripts: Vec<(&'static Call, String)>,
+    /// Their digests, and of which of them that is the script for several callers.
+    scripts: Vec<(&'static Call, bool, String)>,
+    /// How many were asked for that could be the script for several callers.
+    combinable: usize,
 }
 
 impl Server {
     pub fn connect() -> Self {
-        Server { connection: connection(), scripts: Vec::new() }
+        Server { connection: connection(), scripts: Vec::new(), combinable: 0 }
     }
 
     /// A time that lies ahead of the server's, so that no key's own end ever comes.
@@ -95,14 +98,13 @@ impl Server {
         if let Some((owner, ttl)) = tokenless::set(request) {
             return self.plain(&["SET", &request.key, owner, "NX", "PX", &ttl.to_string()]);
         }
-        let known = self.scripts.iter().find(|(call, _)| std::ptr::eq(*call, request.call));
-        let sha = known.map(|(_, sha)| sha.clone()).unwrap_or_else(|| {
-            let body = format!("{DECLARED}{CLOCK}{}", request.call.body.concat());
-            let sha: String =
-                redis::cmd("SCRIPT").arg("LOAD").arg(body).query(&mut self.connection).expect("a good script");
-            self.scripts.push((request.call, sha.clone()));
-            sha
-        });
+        let may_combine =
+            combined::has_one_key(request) && combined::calls().any(|call| std::ptr::eq(call, request.call));
+        self.combinable += usize::from(may_combine);
+        // Both forms of a script do the same. One in three, so that whoever acquires and releases by turns has both
+        // of both.
+        let is_combined = may_combine && self.combinable.is_multiple_of(3);
+        let sha = self.digest(request.call, is_combined);
         let beside = request.args.iter().filter_map(|arg| match arg {
             Arg::Key(key) => Some(&**key),
             _ => None,
@@ -127,9 +129,27 @@ impl Server {
             request.call.name
         );
         match reply {
-            Reply::List(mut list) if request.call.batch => list.remove(0),
+            Reply::List(mut list) if request.call.batch || is_combined => list.remove(0),
             reply => reply,
         }
+    }
+
+    fn digest(&mut self, call: &'static Call, is_combined: bool) -> String {
+        let is_known = |(known, combined, _): &&(&'static Call, bool, String)| {
+            std::ptr::eq(*known, call) && *combined == is_combined
+        };
+        if let Some((_, _, sha)) = self.scripts.iter().find(is_known) {
+            return sha.clone();
+        }
+        let script = match is_combined {
+            true => combined::script(call).collect(),
+            false => call.body.concat(),
+        };
+        let body = format!("{DECLARED}{CLOCK}{script}");
+        let sha: String =
+            redis::cmd("SCRIPT").arg("LOAD").arg(body).query(&mut self.connection).expect("a good script");
+        self.scripts.push((call, is_combined, sha.clone()));
+        sha
     }
 
     /// How many commands the script of `request` gives, under the server's own clock.

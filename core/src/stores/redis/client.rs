@@ -61,7 +61,7 @@ static LISTENERS: Call =
 pub(crate) struct Redis {
     pub(super) config: Arc<Config>,
     layouts: Vec<Arc<dyn Layout>>,
-    scripts: Scripts,
+    scripts: Arc<Scripts>,
     clock: StoreClock,
     /// Idle blocking connections, the last used at the back.
     pool: Mutex<VecDeque<Box<Connection>>>,
@@ -172,7 +172,7 @@ impl Redis {
     pub(super) fn new(config: Config) -> Self {
         Redis {
             layouts: config.layouts(),
-            scripts: Scripts::new(layouts::by_digest()),
+            scripts: Arc::new(Scripts::new(layouts::by_digest(), layouts::combined::calls())),
             clock: StoreClock::default(),
             pool: Mutex::default(),
             waiting: AtomicUsize::new(0),
@@ -468,7 +468,7 @@ impl Redis {
             return Ok(line);
         }
         let since = clock::now();
-        let (line, welcome) = tasks::shared(&self.config, home).await?;
+        let (line, welcome) = tasks::shared(&self.config, self.scripts.clone(), home).await?;
         if !self.closed.load(Ordering::Acquire)
             && let Some((_, shared)) = locked(&self.lines).iter_mut().find(|(of, _)| *of == id)
         {
@@ -542,13 +542,18 @@ impl Redis {
             line.ask(deadline, Some(waker), |known, out| {
                 let exchange = Exchange::new(requests, known, self.manner(asking));
                 let asks_commands = known.asks(requests);
-                if asks_time {
-                    out.command(&["TIME"]);
+                if asks_time || asks_commands {
+                    let (scripts, out) = out.alone();
+                    if asks_time {
+                        out.command(&["TIME"]);
+                    }
+                    if asks_commands {
+                        shortcut::ask(out);
+                    }
+                    exchange.write(scripts, not_after, out);
+                } else {
+                    exchange.write_among(not_after, out);
                 }
-                if asks_commands {
-                    shortcut::ask(out);
-                }
-                exchange.write(&self.scripts, not_after, out);
                 let expected = exchange.expected() + usize::from(asks_time) + usize::from(asks_commands);
                 (expected, (exchange, asks_commands))
             })
@@ -562,12 +567,16 @@ impl Redis {
             line.learn(|known| known.learn(&answer));
         }
         loop {
-            line.learn(|known| exchange.take(answers, known))?;
+            // Those who are refused together are told nothing, and ask alone.
+            if answers.len() > 0 {
+                line.learn(|known| exchange.take(answers, known))?;
+            }
             if exchange.open() == 0 {
                 return self.replies(exchange);
             }
             let (again, ()) = line.ask(deadline, None, |_, out| {
-                exchange.write(&self.scripts, not_after, out);
+                let (scripts, out) = out.alone();
+                exchange.write(scripts, not_after, out);
                 (exchange.expected(), ())
             });
             answers = again.await?.into_iter();

@@ -21,7 +21,7 @@ mod wake_queue;
 use std::sync::Arc;
 
 use lockwright_machines::stores::redis::layouts;
-use lockwright_resp::{exchange, greeting, input, parse, shortcut, slots, wire};
+use lockwright_resp::{exchange, greeting, input, outgoing, parse, shortcut, slots, wire};
 
 use crate::error::Result;
 use crate::stores::Store;

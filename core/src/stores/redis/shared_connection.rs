@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use super::input::Input;
+use super::outgoing::{Combined, Outgoing};
 use super::shortcut::ShortcutProbe;
 use super::wake_queue::{WakeQueue, Wakers};
 use super::wire::{Broken, lost};
@@ -23,7 +24,7 @@ use crate::platform::clock;
 use crate::platform::mutex::locked;
 use crate::time::Time;
 
-/// The values that one write is answered.
+/// The values that one write is answered; none where it was refused along with those of others, and nothing was done.
 pub(super) type Values = SmallVec<[Value; 1]>;
 
 /// How much memory is kept for what is sent.
@@ -40,12 +41,11 @@ struct Line {
     retired: AtomicBool,
 }
 
-#[derive(Default)]
 struct State {
     /// What is known of the server.
     known: ShortcutProbe,
     /// What is to be sent.
-    out: Vec<u8>,
+    out: Outgoing,
     /// What was asked and whose answer is not taken yet, in order; the first has the number `first`.
     asked: VecDeque<Asked>,
     first: u64,
@@ -62,6 +62,8 @@ struct State {
 /// One write that was asked.
 struct Asked {
     missing: usize,
+    /// The command that it and those behind it are asked by.
+    combined: Option<Combined>,
     values: Values,
     waker: Option<Waker>,
     deadline: Time,
@@ -87,9 +89,10 @@ enum End {
 }
 
 impl SharedConnection {
-    /// A connection over `stream` to a server of which this is known, and what drives it.
-    pub(super) fn over<S>(stream: S, known: ShortcutProbe, answered: WakeQueue) -> (Self, Driver<S>) {
-        let state = Mutex::new(State { known, ..State::default() });
+    /// A connection over `stream` to a server of which this is known, whose commands gather in `out`, and what drives
+    /// it.
+    pub(super) fn over<S>(stream: S, known: ShortcutProbe, out: Outgoing, answered: WakeQueue) -> (Self, Driver<S>) {
+        let state = Mutex::new(State::new(known, out));
         let line = Arc::new(Line { state, retired: AtomicBool::default() });
         let driver = Driver {
             line: line.clone(),
@@ -113,7 +116,7 @@ impl SharedConnection {
         &self,
         deadline: Time,
         waker: Option<&Waker>,
-        write: impl FnOnce(&mut ShortcutProbe, &mut Vec<u8>) -> (usize, T),
+        write: impl FnOnce(&mut ShortcutProbe, &mut Outgoing) -> (usize, T),
     ) -> (Answer<'_>, T) {
         let line = self.line();
         let mut state = locked(&line.state);
@@ -147,16 +150,31 @@ impl SharedConnection {
 }
 
 impl State {
+    fn new(known: ShortcutProbe, out: Outgoing) -> Self {
+        State {
+            known,
+            out,
+            asked: VecDeque::new(),
+            first: 0,
+            answered: 0,
+            driver: None,
+            look_at: None,
+            unwanted: false,
+            end: None,
+        }
+    }
+
     fn ask<T>(
         &mut self,
         deadline: Time,
         waker: Option<&Waker>,
-        write: impl FnOnce(&mut ShortcutProbe, &mut Vec<u8>) -> (usize, T),
+        write: impl FnOnce(&mut ShortcutProbe, &mut Outgoing) -> (usize, T),
     ) -> (u64, Option<Waker>, T) {
         let (missing, written) = write(&mut self.known, &mut self.out);
+        self.note_combined();
         let number = self.first + self.asked.len() as u64;
         let (values, waker, fate) = (Values::new(), waker.cloned(), Fate::Awaited);
-        self.asked.push_back(Asked { missing, values, waker, deadline, fate });
+        self.asked.push_back(Asked { missing, combined: None, values, waker, deadline, fate });
         if self.look_at.is_none_or(|at| deadline < at) {
             self.look_at = Some(deadline);
         }
@@ -168,20 +186,54 @@ impl State {
         self.asked.len() - self.answered
     }
 
-    /// Gives a value to whoever is next; who then has all is woken.
-    fn answer(&mut self, value: Value) -> io::Result<Option<Waker>> {
+    /// The last of those who asked may have one command.
+    fn note_combined(&mut self) {
+        if let Some(combined) = self.out.ended()
+            && let Some(first) =
+                self.asked.len().checked_sub(combined.count).and_then(|first| self.asked.get_mut(first))
+        {
+            first.combined = Some(combined);
+        }
+    }
+
+    /// What is to be sent goes to `sending`, which is empty.
+    fn take_out(&mut self, sending: &mut Vec<u8>) {
+        self.out.take(sending);
+        self.note_combined();
+    }
+
+    /// Gives a value to whoever is next, or to all who asked by one command; who then has all is woken.
+    fn answer(&mut self, value: Value, woken: &mut Wakers) -> io::Result<()> {
         let Some(next) = self.asked.get_mut(self.answered) else { return Err(io::ErrorKind::InvalidData.into()) };
+        let Some(Combined { call, count }) = next.combined.take() else {
+            self.give(Some(value), woken);
+            return Ok(());
+        };
+        match value {
+            Value::Array(values) if values.len() == count => {
+                values.into_iter().for_each(|value| self.give(Some(value), woken));
+            }
+            Value::ServerError(error) => {
+                self.out.refused(call, error.code());
+                (0..count).for_each(|_| self.give(None, woken));
+            }
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        Ok(())
+    }
+
+    /// Gives whoever is next a value, or nothing at all.
+    fn give(&mut self, value: Option<Value>, woken: &mut Wakers) {
+        let Some(next) = self.asked.get_mut(self.answered) else { return };
         if next.fate == Fate::Awaited {
-            next.values.push(value);
+            next.values.extend(value);
         }
         next.missing -= 1;
-        if next.missing > 0 {
-            return Ok(None);
+        if next.missing == 0 {
+            woken.extend(next.waker.take());
+            self.answered += 1;
+            self.forget();
         }
-        let woken = next.waker.take();
-        self.answered += 1;
-        self.forget();
-        Ok(woken)
     }
 
     /// Drops those at the front whose replies came and whom nobody waits for.
@@ -214,7 +266,7 @@ impl State {
     /// descriptors, lives as long as that does.
     fn end(&mut self, end: End) -> Wakers {
         self.end.get_or_insert(end);
-        self.out = Vec::new();
+        self.out.clear();
         self.asked.iter_mut().filter_map(|asked| asked.waker.take()).chain(self.driver.take()).collect()
     }
 }
@@ -358,7 +410,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 self.sending.shrink_to(KEPT);
                 self.sent = 0;
                 let mut state = locked(&self.line.state);
-                std::mem::swap(&mut state.out, &mut self.sending);
+                state.take_out(&mut self.sending);
                 if self.sending.is_empty() {
                     state.driver = Some(context.waker().clone());
                     return Ok(!state.unwanted);
@@ -428,15 +480,13 @@ impl Line {
         let mut state = locked(&self.state);
         let awaited = state.awaited();
         let mut next = || {
-            Ok(match input.value()? {
-                Some(value) => Some(state.answer(value)?),
-                None => None,
-            })
+            let Some(value) = input.value()? else { return Ok(false) };
+            state.answer(value, &mut answered).map(|()| true)
         };
         let ended = loop {
             match next() {
-                Ok(Some(waker)) => answered.extend(waker),
-                Ok(None) => break Ok(()),
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
                 Err(error) => break Err(error),
             }
         };
@@ -474,15 +524,28 @@ mod tests {
     use tokio::task::JoinHandle;
     use tokio::time::timeout;
 
+    use super::super::layouts;
+    use super::super::wire::{Given, Scripts};
     use super::*;
     use crate::error::Kind;
+    use crate::protocol::Request;
+    use crate::time::StoreTime;
 
     const SOON: Duration = Duration::from_secs(20);
 
     fn connection() -> (SharedConnection, JoinHandle<()>, DuplexStream) {
         let (ours, theirs) = duplex(64 << 10);
-        let (connection, driver) = SharedConnection::over(ours, ShortcutProbe::default(), WakeQueue::default());
+        let (connection, driver) =
+            SharedConnection::over(ours, ShortcutProbe::default(), outgoing(), WakeQueue::default());
         (connection, tokio::spawn(driver), theirs)
+    }
+
+    fn outgoing() -> Outgoing {
+        Outgoing::new(Arc::new(Scripts::new(layouts::by_digest(), layouts::combined::calls())))
+    }
+
+    fn say(out: &mut Outgoing, word: &str) {
+        out.alone().1.extend_from_slice(word.as_bytes());
     }
 
     fn later() -> Time {
@@ -494,13 +557,13 @@ mod tests {
     }
 
     fn asking<'a>(connection: &'a SharedConnection, expected: usize, deadline: Time, word: &str) -> Answer<'a> {
-        let write = |_: &mut ShortcutProbe, out: &mut Vec<u8>| (expected, out.extend_from_slice(word.as_bytes()));
+        let write = |_: &mut ShortcutProbe, out: &mut Outgoing| (expected, say(out, word));
         connection.ask(deadline, None, write).0
     }
 
     /// As a task asks that awaits the answer at once.
     async fn at_once(connection: &SharedConnection, word: &str) -> Result<Values> {
-        let write = |_: &mut ShortcutProbe, out: &mut Vec<u8>| (1, out.extend_from_slice(word.as_bytes()));
+        let write = |_: &mut ShortcutProbe, out: &mut Outgoing| (1, say(out, word));
         let asked = |context: &mut Context<'_>| connection.ask(later(), Some(context.waker()), write).0;
         let answer = std::future::poll_fn(|context| Poll::Ready(asked(context))).await;
         timeout(SOON, answer).await.expect("whoever asked is woken")
@@ -570,6 +633,55 @@ mod tests {
         server.write_all(b":1\r\n:2\r\n:3\r\n").await.unwrap();
         assert_eq!(two.await.unwrap()[..], [Value::Int(1), Value::Int(2)]);
         assert_eq!(number(one.await.unwrap()), 3);
+    }
+
+    /// What four who ask the same of a lock each are answered, the third of whom does not wait for it.
+    async fn four(connection: &SharedConnection, server: &mut DuplexStream, answer: &str) -> [Result<Values>; 3] {
+        let acquire = |key: &str| {
+            let request = Request::new(&layouts::native_scripts::CALLS.acquire, key.into(), []);
+            let given = Given { not_after: StoreTime(0), run: "" };
+            connection.ask(later(), None, |_, out| (1, out.ask(&request, given))).0
+        };
+        let [a, b, forgotten, d] = ["a", "b", "c", "d"].map(acquire);
+        drop(forgotten);
+        let mut bytes = vec![0; 64 << 10];
+        let count = timeout(SOON, server.read(&mut bytes)).await.unwrap().unwrap();
+        let sent = String::from_utf8_lossy(&bytes[..count]);
+        assert!(sent.ends_with("$1\r\n4\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n$1\r\nd\r\n"), "{sent}");
+        server.write_all(answer.as_bytes()).await.unwrap();
+        [a.await, b.await, d.await]
+    }
+
+    #[tokio::test]
+    async fn who_are_asked_for_by_one_command_have_an_answer_each() {
+        let (connection, _driver, mut server) = connection();
+        let before = ask(&connection, "x");
+        assert_eq!(heard(&mut server, 1).await, "x");
+        let answers = four(&connection, &mut server, ":7\r\n*4\r\n:1\r\n-OOM full\r\n:3\r\n$-1\r\n").await;
+        let [Ok(a), Ok(b), Ok(d)] = answers else { panic!("{answers:?}") };
+        assert_eq!([number(before.await.unwrap()), number(a)], [7, 1]);
+        let refused = |value: &Value| matches!(value, Value::ServerError(error) if error.code() == "OOM");
+        assert!(refused(&b[0]) && d[..] == [Value::Nil], "{b:?} {d:?}");
+        assert!(locked(&connection.line().state).asked.is_empty());
+        let (next, ()) = tokio::join!(at_once(&connection, "y"), async {
+            assert_eq!(heard(&mut server, 1).await, "y");
+            server.write_all(b":8\r\n").await.unwrap();
+        });
+        assert_eq!(number(next.unwrap()), 8);
+    }
+
+    #[tokio::test]
+    async fn who_are_refused_together_are_told_nothing_and_a_list_of_another_length_is_no_answer() {
+        let (connection, _driver, mut server) = connection();
+        let answers = four(&connection, &mut server, "-NOPERM one of the keys\r\n").await;
+        assert!(answers.iter().all(|answer| matches!(answer, Ok(values) if values.is_empty())), "{answers:?}");
+        assert!(connection.is_usable() && locked(&connection.line().state).asked.is_empty());
+        for answer in ["*3\r\n:1\r\n:2\r\n:3\r\n", "*5\r\n:1\r\n:2\r\n:3\r\n:4\r\n:5\r\n", ":1\r\n", "$-1\r\n"] {
+            let (connection, _driver, mut server) = self::connection();
+            let answers = four(&connection, &mut server, answer).await;
+            let is_lost = |answer: &Result<Values>| matches!(answer, Err(error) if error.kind() == Kind::Protocol);
+            assert!(answers.iter().all(is_lost) && !connection.is_usable(), "{answer:?}: {answers:?}");
+        }
     }
 
     #[tokio::test]

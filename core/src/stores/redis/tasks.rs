@@ -11,11 +11,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::config::Config;
 use super::greeting::{Greeting, Welcome};
 use super::input::Input;
+use super::outgoing::Outgoing;
 use super::shared_connection::SharedConnection;
 use super::shortcut::ShortcutProbe;
 use super::socket::unreachable;
 use super::wake_queue::WakeQueue;
-use super::wire::lost;
+use super::wire::{Scripts, lost};
 use crate::error::Result;
 use crate::platform::stream::{Home, Stream};
 use crate::stores::pipe::Pipe;
@@ -110,15 +111,21 @@ async fn connect(config: &Config) -> io::Result<Pipe> {
     Pipe::over(stream, config.tls.as_ref()).await
 }
 
-/// A connection that all tasks of `home` share, dialled and greeted, which drives it.
+/// A connection that all tasks of `home` share, dialled and greeted, which drives it, to a server that is asked for
+/// these scripts.
 ///
 /// # Errors
 /// Why it cannot be had.
-pub(super) async fn shared(config: &Arc<Config>, home: Home) -> Result<(SharedConnection, Welcome)> {
+pub(super) async fn shared(
+    config: &Arc<Config>,
+    scripts: Arc<Scripts>,
+    home: Home,
+) -> Result<(SharedConnection, Welcome)> {
     let (pipe, welcome) = dial_for(config, &home).await?;
     // The jobs of a foreign event loop are all polled before the program's own tasks hear of any.
     let answered = if home.background().is_some() { WakeQueue::whole() } else { WakeQueue::default() };
-    let (connection, driver) = SharedConnection::over(pipe, ShortcutProbe::of(welcome.run.as_deref()), answered);
+    let (connection, driver) =
+        SharedConnection::over(pipe, ShortcutProbe::of(welcome.run.as_deref()), Outgoing::new(scripts), answered);
     home.spawn(driver);
     Ok((connection, welcome))
 }

@@ -25,6 +25,8 @@ use crate::stores::{Answered, LayoutChoice, Outcome, Sink, Store, Subscription, 
 use crate::time::{StoreTime, Time};
 use crate::uri::Uri;
 
+#[path = "tests/combined.rs"]
+mod combined;
 #[path = "tests/shortcut.rs"]
 mod shortcut;
 

@@ -14,6 +14,7 @@ use crate::protocol::{Call, Layout};
 mod lua;
 
 pub mod barrier_scripts;
+pub mod combined;
 pub mod examination;
 pub mod getset;
 pub mod joined;
