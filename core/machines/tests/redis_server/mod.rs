@@ -274,12 +274,18 @@ pub fn lifetime(server: &mut Server, key: &str) -> (i64, i64) {
     (goes, server.number(&["PEXPIRETIME", key]).expect("a key that goes"))
 }
 
+/// The fields of the hash under `key`; none where there is nothing.
+pub fn hash(server: &mut Server, key: &str) -> BTreeMap<String, String> {
+    let Reply::List(all) = server.plain(&["HGETALL", key]) else { panic!("{key} is no hash") };
+    let text = |part: &Reply| if let Reply::Text(text) = part { text.to_string() } else { panic!("{part:?}") };
+    all.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
+}
+
 /// What lies in the queue under `key` is whole: as many seats and attempts as wait in each line, somebody on the first
 /// and the last seat, and every gap between them known by both of its ends.
 pub fn check_queue(server: &mut Server, key: &str) {
-    let Reply::List(all) = server.plain(&["HGETALL", key]) else { panic!("a hash") };
-    let texts: Vec<&str> = all.iter().map(|part| if let Reply::Text(text) = part { &**text } else { "" }).collect();
-    let fields: BTreeMap<&str, &str> = texts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+    let hash = hash(server, key);
+    let fields: BTreeMap<&str, &str> = hash.iter().map(|(field, text)| (&**field, &**text)).collect();
     let kind = |letter: char| fields.iter().filter_map(move |(field, text)| Some((field.strip_prefix(letter)?, *text)));
     let of_seats = |letter| kind(letter).filter_map(|(at, text)| Some((seat(at)?, text))).collect();
     let seats: BTreeMap<Seat, &str> = of_seats('q');
