@@ -48,8 +48,8 @@ impl InHash for LatchCell {
         // What it is, its count and its end; those who wait.
         let fields = 3 + model.beside.waiting.len() as i64;
         prop_assert_eq!(server.number(&["HLEN", &model.key]), Some(fields));
-        // Those who counted, and their row; its two ends, and when the key goes. Who counts again once it was forgotten is
-        // in the row twice, where its first place is behind sixteen others that are to go.
+        // Those who counted, and their row; its two ends, and when the key goes. Who counts again once it was forgotten
+        // is in the row twice, where its first place is behind sixteen others that are to go.
         let fields = hash(server, &past(&model.key));
         let counted: BTreeSet<&str> = fields.keys().filter_map(|field| field.strip_prefix('d')).collect();
         let row: Vec<&str> = fields.iter().filter_map(|(field, who)| field.strip_prefix('q').map(|_| &**who)).collect();
