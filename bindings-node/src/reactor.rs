@@ -160,15 +160,15 @@ impl Reactor {
         environment.as_mut().ok_or_else(ended).and_then(work)
     }
 
-    /// Begins a job, to be followed by `go_on`.
-    fn ask(&self, env: &Env, begin: impl FnOnce(&mut Environment) -> Result<u32>) -> Answer<u32> {
+    /// Begins a job, to be followed by `go_on`; one that was sent at once is told by its complement, below zero.
+    fn ask(&self, env: &Env, begin: impl FnOnce(&mut Environment) -> Result<u32>) -> Answer<i64> {
         answer(self.in_environment("call", |environment| {
             let was_idle = environment.jobs.is_idle();
             let job = begin(environment)?;
             if was_idle {
                 self.notifier.keep_alive(env, true).map_err(|_| lost_track("call"))?;
             }
-            Ok(job)
+            Ok(if environment.jobs.go_on_alone() { !i64::from(job) } else { job.into() })
         }))
     }
 
@@ -294,13 +294,13 @@ impl Reactor {
 
     /// What `begin` does for a lock, without a list of arguments.
     #[napi(catch_unwind)]
-    pub fn acquire(&self, env: &Env, lock: &Handle, timeout: Option<f64>, owner: f64) -> Answer<u32> {
+    pub fn acquire(&self, env: &Env, lock: &Handle, timeout: Option<f64>, owner: f64) -> Answer<i64> {
         self.ask(env, |environment| Ok(environment.jobs.acquire(lock.wanted_by(owner)?, lock.limit(timeout)?)))
     }
 
     /// Begins the operation of that name, for an acquisition of that number if it is one.
     #[napi(catch_unwind)]
-    pub fn begin(&self, env: &Env, of: &Handle, name: String, words: Vec<Word>, owner: Option<f64>) -> Answer<u32> {
+    pub fn begin(&self, env: &Env, of: &Handle, name: String, words: Vec<Word>, owner: Option<f64>) -> Answer<i64> {
         self.ask(env, |environment| {
             let (operation, core, arguments) = of.asked(&name, words, owner)?;
             Ok(environment.jobs.begin(operation.run(core, arguments)))
@@ -308,7 +308,7 @@ impl Reactor {
     }
 
     #[napi(catch_unwind)]
-    pub fn export(&self, env: &Env, guard: u32, ttl: f64) -> Answer<u32> {
+    pub fn export(&self, env: &Env, guard: u32, ttl: f64) -> Answer<i64> {
         self.ask(env, |environment| {
             let ttl = NODE.span("export", "ttl", &Given::Number(ttl))?;
             Ok(environment.jobs.export(guard, environment.guards.take("export", guard)?, ttl))
@@ -316,13 +316,13 @@ impl Reactor {
     }
 
     #[napi(catch_unwind)]
-    pub fn release(&self, env: &Env, guard: u32) -> Answer<u32> {
+    pub fn release(&self, env: &Env, guard: u32) -> Answer<i64> {
         self.ask(env, |environment| Ok(environment.jobs.release(environment.guards.take("release", guard)?)))
     }
 
     /// Gives several back in one write: what became of each.
     #[napi(catch_unwind)]
-    pub fn release_all(&self, env: &Env, guards: Vec<u32>) -> Answer<u32> {
+    pub fn release_all(&self, env: &Env, guards: Vec<u32>) -> Answer<i64> {
         self.ask(env, |environment| {
             let taken = guards.iter().map(|guard| environment.guards.take("release", *guard));
             Ok(environment.jobs.release_all(taken.collect::<Result<_>>()?))
@@ -338,7 +338,7 @@ impl Reactor {
     }
 
     #[napi(catch_unwind)]
-    pub fn extend(&self, env: &Env, guard: u32, ttl: f64) -> Answer<u32> {
+    pub fn extend(&self, env: &Env, guard: u32, ttl: f64) -> Answer<i64> {
         self.ask(env, |environment| {
             let ttl = NODE.span("extend", "ttl", &Given::Number(ttl))?;
             environment.jobs.extend(environment.guards.get("extend", guard)?, ttl)
@@ -347,7 +347,7 @@ impl Reactor {
 
     /// Has the writer of a read/write lock go on as a reader, or a reader become the writer: whether it did.
     #[napi(catch_unwind)]
-    pub fn change(&self, env: &Env, guard: u32, writes: bool) -> Answer<u32> {
+    pub fn change(&self, env: &Env, guard: u32, writes: bool) -> Answer<i64> {
         let operation = if writes { "upgrade" } else { "downgrade" };
         self.ask(env, |environment| environment.jobs.change(environment.guards.get(operation, guard)?, writes))
     }

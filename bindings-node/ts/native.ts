@@ -89,6 +89,7 @@ export interface NativeReactor {
   feed(socket: number, bytes: Uint8Array, length: number): Told
   taken(socket: number): void
   forget(job: number): void
+  // What these begin is a job, told by its number, or by the complement of that where it was sent at once and needs no turn.
   acquire(lock: NativeHandle, timeout: number | undefined, owner: number): Answer<number>
   begin(of: NativeHandle, operation: string, words: Word[], owner?: number): Answer<number>
   export(guard: number, ttl: number): Answer<number>

@@ -200,8 +200,13 @@ export interface Within {
 
 function started(begun: Answer<number>): number {
   if (typeof begun !== 'number') throw errorOf(begun as Failure)
-  schedule()
-  return begun
+  if (begun >= 0) schedule()
+  return numberOf(begun)
+}
+
+/** The number of a job that was begun; one that was sent at once is told by the complement of that. */
+export function numberOf(begun: number): number {
+  return begun < 0 ? ~begun : begun
 }
 
 /** Has `lost` called once, if the guard is lost before it ends. */

@@ -9,7 +9,7 @@ import { randomBytes } from 'node:crypto'
 
 import { type Failure, isFailure } from './errors'
 import type { Answer, NativeHandle } from './native'
-import { giveUp, outcome } from './reactor'
+import { giveUp, numberOf, outcome } from './reactor'
 import { begin, soon } from './time'
 
 /** Numbers of acquisitions begin where those of `Owner` end. */
@@ -147,7 +147,7 @@ export function mayBeEndless(signal: AbortSignal | undefined): boolean {
 
 /** What comes of an acquisition that was begun; `deadlock` where it would wait for ever for a block that awaits it. */
 export async function granted<T>(number: number, client: NativeHandle, begun: Answer<number>): Promise<Answer<T>> {
-  const wait = new Wait<T>(number, client, begun as number, outcome<T>(begun))
+  const wait = new Wait<T>(number, client, numberOf(begun as number), outcome<T>(begun))
   watch(wait as Wait<unknown>)
   for (;;) {
     const told = await wait.next()

@@ -30,6 +30,8 @@ pub struct Jobs {
 struct Untold {
     portions: Portions,
     waiting: VecDeque<Ended>,
+    /// How many were told last.
+    told: usize,
 }
 
 /// The number of a job, and what came of it.
@@ -75,7 +77,7 @@ impl Jobs {
             Sends::InTurns => Portions::default(),
             Sends::AtOnce => Portions::of_slow_tasks(),
         };
-        let untold = Mutex::new(Untold { portions, waiting: VecDeque::new() });
+        let untold = Mutex::new(Untold { portions, waiting: VecDeque::new(), told: 0 });
         Ok(Jobs { events, open: Mutex::default(), ended: Arc::default(), untold })
     }
 
@@ -207,6 +209,16 @@ impl Jobs {
         self.events.go_on();
     }
 
+    /// The same at once, where nobody else will ask in the same moment: one job was told last, and none waits but the one
+    /// that was begun now. Whether it was done, and nothing is to be told.
+    pub fn go_on_alone(&self) -> bool {
+        let is_alone = locked(&self.open).len() == 1 && locked(&self.untold).told == 1;
+        if is_alone {
+            self.events.go_on();
+        }
+        is_alone && locked(&self.ended).is_empty()
+    }
+
     /// Takes what was read from a socket, and polls what can go on then; see [`EventLoop::feed`].
     pub fn feed(&self, socket: usize, bytes: &[u8]) {
         self.events.feed(socket, bytes);
@@ -226,6 +238,7 @@ impl Jobs {
             let (portion, are_more) = self.next_portion();
             let wanted = self.wanted(portion);
             if !(wanted.is_empty() && are_more) {
+                locked(&self.untold).told = wanted.len();
                 return (wanted, are_more);
             }
         }
@@ -233,7 +246,7 @@ impl Jobs {
 
     fn next_portion(&self) -> (Vec<Ended>, bool) {
         let mut untold = locked(&self.untold);
-        let Untold { portions, waiting } = &mut *untold;
+        let Untold { portions, waiting, .. } = &mut *untold;
         let came = std::mem::take(&mut *locked(&self.ended));
         let awaited = locked(&self.open).len().saturating_sub(waiting.len());
         portions.came(came.len(), awaited, came.len() >= awaited);
@@ -393,6 +406,40 @@ mod tests {
             "a portion of which nobody wants any is none"
         );
         assert!(matches!(in_time(&jobs, lock), (_, Ok(Outcome::Granted(_)))));
+    }
+
+    #[test]
+    fn whoever_asks_alone_again_and_again_is_sent_at_once() {
+        let jobs = Jobs::new(None, Sends::InTurns).unwrap();
+        let polled = Arc::new(Mutex::new(0));
+        let begin = |ends: bool| {
+            let polled = polled.clone();
+            jobs.begin(async move {
+                *locked(&polled) += 1;
+                if ends { Ok(Outcome::DONE) } else { std::future::pending().await }
+            })
+        };
+        let tell = |told: usize| {
+            jobs.go_on();
+            assert_eq!(jobs.ended_portion().0.len(), told);
+        };
+        begin(true);
+        assert!(!jobs.go_on_alone() && *locked(&polled) == 0, "others may ask with whoever is the first");
+        tell(1);
+        begin(true);
+        assert!(!jobs.go_on_alone() && *locked(&polled) == 2, "it is to be told");
+        tell(1);
+        let waits = begin(false);
+        assert!(jobs.go_on_alone() && *locked(&polled) == 3);
+        begin(true);
+        assert!(!jobs.go_on_alone() && *locked(&polled) == 3, "another waits");
+        tell(1);
+        jobs.forget(waits);
+        begin(true);
+        begin(true);
+        tell(2);
+        begin(false);
+        assert!(!jobs.go_on_alone() && *locked(&polled) == 6, "the other that was told may ask, too");
     }
 
     #[test]
