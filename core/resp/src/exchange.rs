@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_lock_without_tokens_is_asked_for_by_the_command_of_its_libraries() {
-        let scripts = Scripts::new([].into_iter(), [].into_iter());
+        let scripts = Scripts::new([].into_iter(), &[]);
         let mut known = ShortcutProbe::default();
         let mut exchange = Exchange::new([set()].to_vec(), &known, Manner::default());
         let mut sent = Vec::new();

@@ -8,10 +8,11 @@
 //!   EVALSHA acquire-for-each 4 a b c d … … … …
 //! ```
 //!
-//! Its answer is a list with one for each of them. A server that refuses it as a whole did nothing, and each caller
-//! then asks by itself: a user who may not touch one of the keys, or a proxy that has them on several servers, denies
-//! nobody else. The first command of its kind on a connection carries the script itself, so that none is refused
-//! because the server does not know it. See ADR 0157.
+//! Its answer is a list with one for each of them, and nothing for a lock that does not lie where the command went: its
+//! caller asks by itself. So do all of them where the server refuses the command as a whole, which then did nothing: a
+//! user who may not touch one of the keys denies nobody else. A lock that is acquired for the first time, which mostly
+//! lies nowhere, is asked for alone at once. The first command of its kind on a connection carries the script itself,
+//! so that none is refused because the server does not know it. See ADR 0157.
 
 use std::sync::Arc;
 
@@ -19,11 +20,16 @@ use smallvec::SmallVec;
 
 use crate::wire::{Given, Scripts};
 use lockwright_machines::protocol::{Call, Request};
+use lockwright_machines::stores::redis::layouts::combined;
 
 /// To fewer a command each is no slower.
 const FEWEST: usize = 4;
 /// More would gain little, and keep others waiting.
 const MOST: usize = 32;
+/// Of how many locks it is known that they were asked for.
+const REMEMBERED: usize = 256;
+/// So many commands in a row that found half of their locks nowhere went to a proxy that has them on other servers.
+const IN_VAIN: u8 = 8;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -41,6 +47,11 @@ pub struct Outgoing {
     known: SmallVec<[&'static Call; 2]>,
     /// The server does not do it.
     is_refused: bool,
+    /// How many of the last commands found half of their locks nowhere.
+    in_vain: u8,
+    /// The keys that were asked for, by where they lie in this process. What is forgotten, or another's by now, costs a
+    /// command or a round trip, and nothing else.
+    asked: Box<[usize; REMEMBERED]>,
 }
 
 /// Commands in a row that ask for the same.
@@ -79,6 +90,8 @@ impl Outgoing {
             ended: None,
             known: SmallVec::new(),
             is_refused: false,
+            in_vain: 0,
+            asked: Box::new([0; REMEMBERED]),
         }
     }
 
@@ -90,7 +103,8 @@ impl Outgoing {
 
     /// Writes the command for one request of a caller, whose script the server may know.
     pub fn ask(&mut self, request: &Request, given: Given<'_>) {
-        if self.is_refused || !self.scripts.may_combine(request) {
+        let may_combine = !self.is_refused && self.scripts.may_combine(request.call) && self.is_there(request);
+        if !may_combine {
             let (scripts, out) = self.alone();
             return scripts.write(out, std::slice::from_ref(request), given, false);
         }
@@ -102,6 +116,14 @@ impl Outgoing {
         let start = self.bytes.len();
         let (key, arguments) = self.scripts.write_one(&mut self.bytes, request, given);
         self.places.push(Place { start, key, arguments });
+    }
+
+    /// Whether the lock that `request` is about should lie at the server: it is given back, or was asked for before.
+    fn is_there(&mut self, request: &Request) -> bool {
+        let address = request.key.as_ptr().addr();
+        // Texts that are counted lie at multiples of eight.
+        !combined::may_create(request.call)
+            || std::mem::replace(&mut self.asked[(address >> 3) % REMEMBERED], address) == address
     }
 
     /// Makes one command of those that may be one.
@@ -149,6 +171,12 @@ impl Outgoing {
         *self = Outgoing::new(self.scripts.clone());
     }
 
+    /// A command for `count` was answered, and so many of their locks were not there.
+    pub fn answered(&mut self, count: usize, missing: usize) {
+        self.in_vain = if 2 * missing < count { 0 } else { self.in_vain + 1 };
+        self.is_refused |= self.in_vain == IN_VAIN;
+    }
+
     /// The server refused a command for several with this code.
     pub fn refused(&mut self, call: &'static Call, code: &str) {
         match code {
@@ -164,18 +192,18 @@ impl Outgoing {
 mod tests {
     use super::*;
     use lockwright_machines::protocol::Arg;
+    use lockwright_machines::stores::redis::layouts;
     use lockwright_machines::stores::redis::layouts::native_scripts::CALLS;
-    use lockwright_machines::stores::redis::layouts::{self, combined};
     use lockwright_machines::time::StoreTime;
 
     const GIVEN: Given<'static> = Given { not_after: StoreTime(77), run: "" };
 
     fn outgoing() -> Outgoing {
-        Outgoing::new(Arc::new(Scripts::new(layouts::by_digest(), combined::calls())))
+        Outgoing::new(Arc::new(Scripts::new(layouts::by_digest(), &combined::calls())))
     }
 
-    fn request(call: &'static Call, key: &str, arguments: usize) -> Request {
-        let mut request = Request::new(call, key.into(), []);
+    fn request(call: &'static Call, key: &Arc<str>, arguments: usize) -> Request {
+        let mut request = Request::new(call, key.clone(), []);
         request.args.extend(std::iter::once(Arg::NotAfter).chain((1..).map(Arg::Int)).take(arguments));
         request
     }
@@ -218,23 +246,28 @@ mod tests {
         all
     }
 
-    fn keys(count: usize) -> Vec<String> {
-        (0..count).map(|key| format!("k{key}")).collect()
+    fn keys(count: usize) -> Vec<Arc<str>> {
+        (0..count).map(|key| format!("k{key}").into()).collect()
     }
 
-    fn acquire_each(keys: &[String]) -> Vec<Request> {
+    /// Releases are of locks that are there.
+    fn release_each(keys: &[Arc<str>]) -> Vec<Request> {
+        keys.iter().map(|key| request(&CALLS.release, key, 2)).collect()
+    }
+
+    fn acquire_each(keys: &[Arc<str>]) -> Vec<Request> {
         keys.iter().map(|key| request(&CALLS.acquire, key, 2)).collect()
     }
 
     #[test]
     fn those_who_ask_the_same_in_a_row_have_one_command() {
         let mut out = outgoing();
-        let few = sent(&mut out, &acquire_each(&keys(FEWEST - 1)));
+        let few = sent(&mut out, &release_each(&keys(FEWEST - 1)));
         assert_eq!(
             few,
             (vec!["EVALSHA 1 k0 77 1".into(), "EVALSHA 1 k1 77 1".into(), "EVALSHA 1 k2 77 1".into()], vec![])
         );
-        let four = acquire_each(&keys(FEWEST));
+        let four = release_each(&keys(FEWEST));
         let expected = "4 k0 k1 k2 k3 77 1 77 1 77 1 77 1";
         assert_eq!(sent(&mut out, &four), (vec![format!("EVAL {expected}")], vec![4]));
         assert_eq!(sent(&mut out, &four), (vec![format!("EVALSHA {expected}")], vec![4]), "it knows the script");
@@ -244,28 +277,28 @@ mod tests {
     #[test]
     fn what_differs_is_asked_by_another_command_in_the_order_of_asking() {
         let mut out = outgoing();
-        let mut all = acquire_each(&keys(5));
-        all.extend(keys(4).iter().map(|key| request(&CALLS.release, key, 1)));
-        // Another number of arguments, another key beside, and what is never combined.
-        all.extend(keys(4).iter().map(|key| request(&CALLS.release, key, 2)));
-        let beside = Request::new(&CALLS.release, "k".into(), [Arg::Key("beside".into())]);
-        all.extend(std::iter::repeat_n(beside, 4));
-        all.extend(keys(4).iter().map(|key| request(&CALLS.inspect, key, 0)));
+        let keys = keys(5);
+        let mut all = release_each(&keys);
+        // Another number of arguments, another call, and what is never combined.
+        all.extend(keys[..4].iter().map(|key| request(&CALLS.release, key, 1)));
+        acquire_each(&keys).iter().for_each(|request| out.ask(request, GIVEN));
+        out.take(&mut Vec::new());
+        all.extend(acquire_each(&keys[..4]));
+        all.extend(keys[..4].iter().map(|key| request(&CALLS.inspect, key, 0)));
         let (sent, combined) = sent(&mut out, &all);
         let starts: Vec<_> = sent.iter().map(|command| command.split(" 77").next().unwrap()).collect();
-        assert_eq!(starts[..3], ["EVAL 5 k0 k1 k2 k3 k4", "EVAL 4 k0 k1 k2 k3", "EVALSHA 4 k0 k1 k2 k3"]);
-        assert_eq!(starts[3..7], ["EVALSHA 2 k beside"; 4]);
-        assert_eq!(starts[7..], ["EVALSHA 1 k0", "EVALSHA 1 k1", "EVALSHA 1 k2", "EVALSHA 1 k3"]);
+        assert_eq!(starts[..3], ["EVAL 5 k0 k1 k2 k3 k4", "EVALSHA 4 k0 k1 k2 k3", "EVAL 4 k0 k1 k2 k3"]);
+        assert_eq!(starts[3..], ["EVALSHA 1 k0", "EVALSHA 1 k1", "EVALSHA 1 k2", "EVALSHA 1 k3"]);
         assert_eq!(combined, [5, 4, 4]);
     }
 
     #[test]
     fn many_have_several_commands_and_what_is_written_between_them_stays_there() {
         let mut out = outgoing();
-        let (all, combined) = sent(&mut out, &acquire_each(&keys(2 * MOST + 1)));
+        let (all, combined) = sent(&mut out, &release_each(&keys(2 * MOST + 1)));
         assert_eq!((all.len(), combined), (3, vec![MOST, MOST]));
         assert_eq!(all[2], format!("EVALSHA 1 k{} 77 1", 2 * MOST));
-        let four = acquire_each(&keys(4));
+        let four = release_each(&keys(4));
         four.iter().for_each(|request| out.ask(request, GIVEN));
         out.alone().1.extend_from_slice(b"*2\r\n$3\r\nGET\r\n$1\r\nx\r\n");
         assert_eq!(out.ended().map(|combined| combined.count), Some(4));
@@ -276,10 +309,10 @@ mod tests {
     #[test]
     fn a_server_that_lost_the_script_is_sent_it_again_and_one_that_will_not_is_asked_for_each() {
         let mut out = outgoing();
-        let four = acquire_each(&keys(4));
+        let four = release_each(&keys(4));
         let mut verbs = |told: &str| {
             if !told.is_empty() {
-                out.refused(&CALLS.acquire, told);
+                out.refused(&CALLS.release, told);
             }
             let (all, _) = sent(&mut out, &four);
             all.iter().map(|command| command.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
@@ -289,5 +322,27 @@ mod tests {
         assert_eq!(verbs("NOSCRIPT"), ["EVAL"]);
         assert_eq!(verbs(""), ["EVALSHA"]);
         assert_eq!(verbs("CROSSSLOT"), ["EVALSHA"; 4]);
+    }
+
+    #[test]
+    fn a_lock_that_is_acquired_for_the_first_time_is_asked_for_alone() {
+        let (mut out, keys) = (outgoing(), keys(5));
+        assert_eq!(sent(&mut out, &acquire_each(&keys[..4])).0.len(), 4);
+        assert_eq!(sent(&mut out, &acquire_each(&keys[..4])).1, [4]);
+        // Among others that are known.
+        let (all, combined) = sent(&mut out, &acquire_each(&keys));
+        assert_eq!((all.len(), combined), (2, vec![4]));
+    }
+
+    #[test]
+    fn whoever_has_locks_on_other_servers_is_not_asked_for_several_any_more() {
+        let (mut out, keys) = (outgoing(), keys(4));
+        for missing in [2, 4, 2, 2, 2, 2, 2, 1] {
+            out.answered(4, missing);
+        }
+        (1..IN_VAIN).for_each(|_| out.answered(4, 2));
+        assert_eq!(sent(&mut out, &release_each(&keys)).1, [4]);
+        out.answered(4, 2);
+        assert!(sent(&mut out, &release_each(&keys)).1.is_empty());
     }
 }

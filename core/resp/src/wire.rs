@@ -128,11 +128,8 @@ struct Script {
 
 impl Scripts {
     /// Those of `calls`, some of which are in `combined`, too.
-    pub fn new(
-        calls: impl Iterator<Item = &'static Call>,
-        combined: impl Iterator<Item = &'static Call> + Clone,
-    ) -> Self {
-        let may_combine = |call: &Call| combined.clone().any(|other| std::ptr::eq(other, call));
+    pub fn new(calls: impl Iterator<Item = &'static Call>, combined: &[&'static Call]) -> Self {
+        let may_combine = |call: &Call| combined.iter().any(|other| std::ptr::eq(*other, call));
         let script = |call| Script { call, digest: OnceLock::new(), combined: may_combine(call).then(OnceLock::new) };
         Scripts(calls.map(script).collect())
     }
@@ -141,9 +138,9 @@ impl Scripts {
         self.0.iter().find(|script| std::ptr::eq(script.call, call))
     }
 
-    /// Whether `request` may travel in one command with those of other callers.
-    pub fn may_combine(&self, request: &Request) -> bool {
-        self.find(request.call).is_some_and(|script| script.combined.is_some()) && combined::has_one_key(request)
+    /// Whether requests of `call` may travel in one command with those of other callers.
+    pub fn may_combine(&self, call: &Call) -> bool {
+        self.find(call).is_some_and(|script| script.combined.is_some())
     }
 
     /// Writes the command for one request that [may be combined](Self::may_combine), and returns where its key
@@ -557,7 +554,7 @@ mod tests {
 
     #[test]
     fn not_after_is_filled_in_and_clean_up_is_sent_whole() {
-        let scripts = Scripts::new(CALLS.by_digest().into_iter(), std::iter::empty());
+        let scripts = Scripts::new(CALLS.by_digest().into_iter(), &[]);
         let packed = |call, whole| {
             let mut out = Vec::new();
             scripts.write(
@@ -579,7 +576,7 @@ mod tests {
 
     #[test]
     fn a_command_is_written_as_the_crate_writes_it() {
-        let scripts = Scripts::new(CALLS.by_digest().into_iter(), std::iter::empty());
+        let scripts = Scripts::new(CALLS.by_digest().into_iter(), &[]);
         let numbers = [0, 9, 10, -1, 1_900_000_000_000_000, i64::MAX, i64::MIN].map(Arg::Int);
         let others = [Arg::Key("beside".into()), Arg::Nothing, Arg::NotAfter, "a \r\n b".into()];
         let mut request = Request::new(&CALLS.renew, "k".into(), numbers);

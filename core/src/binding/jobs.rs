@@ -209,8 +209,8 @@ impl Jobs {
         self.events.go_on();
     }
 
-    /// The same at once, where nobody else will ask in the same moment: one job was told last, and none waits but the one
-    /// that was begun now. Whether it was done, and nothing is to be told.
+    /// The same at once, where nobody else will ask in the same moment: one job was told last, and none waits but the
+    /// one that was begun now. Whether it was done, and nothing is to be told.
     pub fn go_on_alone(&self) -> bool {
         let is_alone = locked(&self.open).len() == 1 && locked(&self.untold).told == 1;
         if is_alone {

@@ -98,12 +98,14 @@ impl Server {
         if let Some((owner, ttl)) = tokenless::set(request) {
             return self.plain(&["SET", &request.key, owner, "NX", "PX", &ttl.to_string()]);
         }
-        let may_combine =
-            combined::has_one_key(request) && combined::calls().any(|call| std::ptr::eq(call, request.call));
+        let may_combine = combined::calls().iter().any(|call| std::ptr::eq(*call, request.call));
         self.combinable += usize::from(may_combine);
         // Both forms of a script do the same. One in three, so that whoever acquires and releases by turns has both
         // of both.
-        let is_combined = may_combine && self.combinable.is_multiple_of(3);
+        self.ask_as(request, now, may_combine && self.combinable.is_multiple_of(3))
+    }
+
+    fn ask_as(&mut self, request: &Request, now: StoreTime, is_combined: bool) -> Reply {
         let sha = self.digest(request.call, is_combined);
         let beside = request.args.iter().filter_map(|arg| match arg {
             Arg::Key(key) => Some(&**key),
@@ -129,6 +131,7 @@ impl Server {
             request.call.name
         );
         match reply {
+            Reply::List(list) if is_combined && list == [Reply::Nil] => self.ask_as(request, now, false),
             Reply::List(mut list) if request.call.batch || is_combined => list.remove(0),
             reply => reply,
         }

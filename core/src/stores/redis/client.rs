@@ -172,7 +172,7 @@ impl Redis {
     pub(super) fn new(config: Config) -> Self {
         Redis {
             layouts: config.layouts(),
-            scripts: Arc::new(Scripts::new(layouts::by_digest(), layouts::combined::calls())),
+            scripts: Arc::new(Scripts::new(layouts::by_digest(), &layouts::combined::calls())),
             clock: StoreClock::default(),
             pool: Mutex::default(),
             waiting: AtomicUsize::new(0),
@@ -567,7 +567,7 @@ impl Redis {
             line.learn(|known| known.learn(&answer));
         }
         loop {
-            // Those who are refused together are told nothing, and ask alone.
+            // Who asked together with others and is told nothing asks alone.
             if answers.len() > 0 {
                 line.learn(|known| exchange.take(answers, known))?;
             }

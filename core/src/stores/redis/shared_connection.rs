@@ -24,7 +24,7 @@ use crate::platform::clock;
 use crate::platform::mutex::locked;
 use crate::time::Time;
 
-/// The values that one write is answered; none where it was refused along with those of others, and nothing was done.
+/// The values that one write is answered; none where it was asked along with others, and nothing was done.
 pub(super) type Values = SmallVec<[Value; 1]>;
 
 /// How much memory is kept for what is sent.
@@ -211,7 +211,9 @@ impl State {
         };
         match value {
             Value::Array(values) if values.len() == count => {
-                values.into_iter().for_each(|value| self.give(Some(value), woken));
+                let missing = values.iter().filter(|value| **value == Value::Nil).count();
+                self.out.answered(count, missing);
+                values.into_iter().for_each(|value| self.give(Some(value).filter(|value| *value != Value::Nil), woken));
             }
             Value::ServerError(error) => {
                 self.out.refused(call, error.code());
@@ -541,7 +543,7 @@ mod tests {
     }
 
     fn outgoing() -> Outgoing {
-        Outgoing::new(Arc::new(Scripts::new(layouts::by_digest(), layouts::combined::calls())))
+        Outgoing::new(Arc::new(Scripts::new(layouts::by_digest(), &layouts::combined::calls())))
     }
 
     fn say(out: &mut Outgoing, word: &str) {
@@ -637,12 +639,12 @@ mod tests {
 
     /// What four who ask the same of a lock each are answered, the third of whom does not wait for it.
     async fn four(connection: &SharedConnection, server: &mut DuplexStream, answer: &str) -> [Result<Values>; 3] {
-        let acquire = |key: &str| {
-            let request = Request::new(&layouts::native_scripts::CALLS.acquire, key.into(), []);
+        let release = |key: &str| {
+            let request = Request::new(&layouts::native_scripts::CALLS.release, key.into(), []);
             let given = Given { not_after: StoreTime(0), run: "" };
             connection.ask(later(), None, |_, out| (1, out.ask(&request, given))).0
         };
-        let [a, b, forgotten, d] = ["a", "b", "c", "d"].map(acquire);
+        let [a, b, forgotten, d] = ["a", "b", "c", "d"].map(release);
         drop(forgotten);
         let mut bytes = vec![0; 64 << 10];
         let count = timeout(SOON, server.read(&mut bytes)).await.unwrap().unwrap();
@@ -661,7 +663,7 @@ mod tests {
         let [Ok(a), Ok(b), Ok(d)] = answers else { panic!("{answers:?}") };
         assert_eq!([number(before.await.unwrap()), number(a)], [7, 1]);
         let refused = |value: &Value| matches!(value, Value::ServerError(error) if error.code() == "OOM");
-        assert!(refused(&b[0]) && d[..] == [Value::Nil], "{b:?} {d:?}");
+        assert!(refused(&b[0]) && d.is_empty(), "{b:?}, and who is told nothing asks alone: {d:?}");
         assert!(locked(&connection.line().state).asked.is_empty());
         let (next, ()) = tokio::join!(at_once(&connection, "y"), async {
             assert_eq!(heard(&mut server, 1).await, "y");

@@ -3,12 +3,12 @@
 use super::*;
 
 /// What comes of asking each of these locks, by a task each, at once, each for somebody of its own.
-async fn each(store: &Arc<Redis>, names: &[&str], intent: fn(u128) -> Intent) -> Vec<Step> {
-    let ask = |name: &&str| {
-        let intent = intent(name.bytes().map(u128::from).sum());
+async fn each(store: &Arc<Redis>, keys: &[Arc<str>], intent: fn(u128) -> Intent) -> Vec<Step> {
+    let ask = |key: &Arc<str>| {
+        let intent = intent(key.bytes().map(u128::from).sum());
         let op = intent.op();
         let layout = layout_of(store.layouts(), LayoutChoice::default()).unwrap();
-        let mut protocol = layout.protocol(layout.key(name).unwrap());
+        let mut protocol = layout.protocol(key.clone());
         let Step::Ask(requests) = protocol.step(Input::Begin(intent)) else { panic!("asks") };
         let store = store.clone();
         tokio::spawn(async move {
@@ -17,7 +17,7 @@ async fn each(store: &Arc<Redis>, names: &[&str], intent: fn(u128) -> Intent) ->
         })
     };
     let mut steps = Vec::new();
-    for asked in names.iter().map(ask).collect::<Vec<_>>() {
+    for asked in keys.iter().map(ask).collect::<Vec<_>>() {
         steps.push(asked.await.unwrap());
     }
     steps
@@ -27,10 +27,17 @@ fn acquire_one(who: u128) -> Intent {
     acquire(who, false)
 }
 
-/// Acquires and releases a lock, which tells a new connection the time.
-async fn warmed(store: &Arc<Redis>) {
-    assert!(is_granted(&each(store, &["first"], acquire_one).await[0]));
-    assert!(is_released(&each(store, &["first"], release).await[0]));
+const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+/// The keys of locks, each of which was acquired and given back, so that they are there.
+async fn known(store: &Arc<Redis>, names: &[&str]) -> Vec<Arc<str>> {
+    let layout = layout_of(store.layouts(), LayoutChoice::default()).unwrap();
+    let keys = names.iter().map(|name| layout.key(name).unwrap()).collect::<Vec<_>>();
+    for key in keys.chunks(1) {
+        assert!(is_granted(&each(store, key, acquire_one).await[0]));
+        assert!(is_released(&each(store, key, release).await[0]));
+    }
+    keys
 }
 
 /// How many scripts the server ran since the last look, and how many it refused to.
@@ -47,8 +54,6 @@ fn scripts(server: &Server) -> (u64, u64) {
     (ran, refused)
 }
 
-const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-
 fn failed(step: &Step, words: &str) -> bool {
     matches!(step, Step::Done(Verdict::Failed(error)) if error.to_string().contains(words))
 }
@@ -57,36 +62,55 @@ fn failed(step: &Step, words: &str) -> bool {
 async fn one_command_asks_for_all_and_a_failure_is_ones_own() {
     let server = Server::start("");
     let store = server.store();
-    warmed(&store).await;
+    let keys = known(&store, &NAMES).await;
     server.run(&["SET", "lw:{c}", "somebody else's"]);
-    server.run(&["HSET", "lw:{d}", "field", "somebody else's"]);
     scripts(&server);
     for _ in 0..3 {
-        let acquired = each(&store, &NAMES, acquire_one).await;
+        let acquired = each(&store, &keys, acquire_one).await;
         assert_eq!(scripts(&server), (1, 0));
         for (name, step) in NAMES.iter().zip(&acquired) {
-            let is_foreign = matches!(*name, "c" | "d");
+            let is_foreign = *name == "c";
             assert_eq!((is_granted(step), failed(step, "layout")), (!is_foreign, is_foreign), "{name}: {step:?}");
         }
-        let released = each(&store, &["a", "b", "e", "f"], release).await;
+        let released = each(&store, &[&keys[..2], &keys[3..]].concat(), release).await;
         assert_eq!(scripts(&server), (1, 0));
         assert!(released.iter().all(is_released), "{released:?}");
     }
 }
 
 #[tokio::test]
+async fn what_does_not_lie_where_it_is_asked_for_is_asked_for_alone() {
+    let server = Server::start("");
+    let store = server.store();
+    let keys = known(&store, &NAMES).await;
+    // As through a proxy that has them elsewhere.
+    server.run(&["DEL", "lw:{b}", "lw:{d}"]);
+    scripts(&server);
+    let acquired = each(&store, &keys, acquire_one).await;
+    assert!(acquired.iter().all(is_granted), "{acquired:?}");
+    assert_eq!(scripts(&server), (3, 0));
+    server.run(&["DEL", "lw:{b}"]);
+    let released = each(&store, &keys, release).await;
+    let is_lost =
+        |step: &Step| matches!(step, Step::Done(Verdict::Released(outcome)) if *outcome != ReleaseOutcome::Released);
+    assert_eq!(released.iter().map(is_lost).collect::<Vec<_>>(), [false, true, false, false, false, false]);
+    assert_eq!(scripts(&server), (2, 0));
+}
+
+#[tokio::test]
 async fn whoever_may_not_touch_a_key_denies_it_to_nobody_else() {
-    let server = Server::start("user app on >secret +@all ~lw:{a} ~lw:{b} ~lw:{c} ~lw:{d} ~lw:{e} ~lw:{first}");
+    let server = Server::start("user app on >secret +@all ~lw:{a} ~lw:{b} ~lw:{c} ~lw:{d} ~lw:{e} ~lw:{f}");
     let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port));
-    warmed(&store).await;
+    let keys = known(&store, &NAMES).await;
+    server.run(&["ACL", "SETUSER", "app", "resetkeys", "~lw:{a}", "~lw:{b}", "~lw:{c}", "~lw:{d}", "~lw:{e}"]);
     scripts(&server);
     // Together once, and never again on this connection.
     for refused in [2, 1] {
-        let acquired = each(&store, &NAMES, acquire_one).await;
+        let acquired = each(&store, &keys, acquire_one).await;
         assert!(acquired[..5].iter().all(is_granted) && failed(&acquired[5], "NOPERM"), "{acquired:?}");
         assert_eq!(scripts(&server), (5, refused));
-        for name in &NAMES[..5] {
-            assert!(is_released(&each(&store, &[name], release).await[0]));
+        for key in keys[..5].chunks(1) {
+            assert!(is_released(&each(&store, key, release).await[0]));
         }
         scripts(&server);
     }
@@ -96,26 +120,26 @@ async fn whoever_may_not_touch_a_key_denies_it_to_nobody_else() {
 async fn a_server_that_lost_its_scripts_or_is_full_is_as_to_each_alone() {
     let server = Server::start("");
     let store = server.store();
-    warmed(&store).await;
+    let keys = known(&store, &NAMES).await;
     for is_lost in [false, true, false] {
         if is_lost {
             server.run(&["SCRIPT", "FLUSH"]);
         }
         scripts(&server);
-        let acquired = each(&store, &NAMES, acquire_one).await;
+        let acquired = each(&store, &keys, acquire_one).await;
         assert!(acquired.iter().all(is_granted), "{acquired:?}");
         let (ran, _) = scripts(&server);
         assert_eq!(ran > 6, is_lost, "each had to ask alone, once: {ran}");
-        assert!(each(&store, &NAMES, release).await.iter().all(is_released));
+        assert!(each(&store, &keys, release).await.iter().all(is_released));
     }
     scripts(&server);
     server.run(&["CONFIG", "SET", "maxmemory", "1"]);
-    let refused = each(&store, &NAMES, acquire_one).await;
+    let refused = each(&store, &keys, acquire_one).await;
     assert!(refused.iter().all(|step| failed(step, "OOM")), "{refused:?}");
     server.run(&["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(scripts(&server).0, 1, "it knows the script again");
-    assert!(each(&store, &NAMES, acquire_one).await.iter().all(is_granted));
+    assert!(each(&store, &keys, acquire_one).await.iter().all(is_granted));
     server.run(&["CONFIG", "SET", "maxmemory", "1"]);
-    let released = each(&store, &NAMES, release).await;
+    let released = each(&store, &keys, release).await;
     assert!(released.iter().all(is_released), "{released:?}");
 }

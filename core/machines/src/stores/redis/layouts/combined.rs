@@ -1,32 +1,30 @@
 //! One script for what several callers ask of a lock each, made of the script that does it for one.
+//!
+//! It answers a list of what that script answers for each key, and nothing for a key under which nothing lies: there it
+//! does nothing, and whoever is answered nothing asks alone. So a lock is never granted by it where it does not lie,
+//! whoever stands before the server; and only layouts whose records stay where a lock is free have such a script.
 
-use super::{FAMILIES, native_scripts, redisson, redisson_fenced, redisson_shared, shared_scripts, spring};
-use crate::native_machine::Calls;
-use crate::protocol::{Arg, Call, Request};
-use crate::shared_machine::SharedCalls;
+use super::native_scripts::CALLS;
+use crate::protocol::Call;
 
 /// What a script learns the server's time by.
 const TIME: &str = part!("time");
+/// What a script reads a lock's record by.
+const READ: &str = part!("read");
 
-/// The procedures of which several callers may be served by one command: those of every day.
-pub fn calls() -> impl Iterator<Item = &'static Call> + Clone {
-    let all: [&'static Calls; 4] = [&native_scripts::CALLS, &redisson::CALLS, &redisson_fenced::CALLS, &spring::CALLS];
-    let shared: [&'static SharedCalls; 3] =
-        [&shared_scripts::CALLS, &redisson_shared::RWLOCK, &redisson_shared::PERMITS];
-    let exclusive = all.into_iter().chain(FAMILIES.map(|family| family.calls));
-    exclusive
-        .flat_map(|calls| [&calls.acquire, &calls.release])
-        .chain(shared.into_iter().flat_map(|calls| [&calls.acquire, &calls.release]))
+/// The procedures of which several callers may be served by one command.
+pub fn calls() -> [&'static Call; 2] {
+    [&CALLS.acquire, &CALLS.release]
 }
 
-/// Whether `request` is about one key alone, as all must be that one command is to ask for.
-pub fn has_one_key(request: &Request) -> bool {
-    !request.args.iter().any(|arg| matches!(arg, Arg::Key(_)))
+/// Whether somebody asks by `call` for what may be under no key yet.
+pub fn may_create(call: &Call) -> bool {
+    std::ptr::eq(call, &raw const CALLS.acquire)
 }
 
-/// The script that answers a list of what that of `call` answers for each key, with the time asked for once.
+/// The script that does for each of several keys what that of `call` does for one, with the time asked for once.
 pub fn script(call: &Call) -> impl Iterator<Item = &'static str> {
-    let time = call.body.contains(&TIME).then_some(TIME);
-    let rest = call.body.iter().copied().filter(|part| *part != TIME);
-    time.into_iter().chain(["local function one(KEYS, ARGV)\n"]).chain(rest).chain(["end\n", part!("combined")])
+    let rest = call.body.iter().copied().filter(|part| ![TIME, READ].contains(part));
+    let one = ["local function one(KEYS, ARGV)\n", READ, part!("combined/known")];
+    std::iter::once(TIME).chain(one).chain(rest).chain(["end\n", part!("combined/each")])
 }

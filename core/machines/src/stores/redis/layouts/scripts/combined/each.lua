@@ -7,7 +7,7 @@ for i, key in ipairs(KEYS) do
   at = at + each
   local is_done, answer = pcall(one, keys, given)
   if not is_done and type(answer) ~= 'table' then answer = redis.error_reply(answer) end
-  -- A list ends at what is nothing.
+  -- A list would end at nothing.
   if answer == nil then answer = false end
   answers[i] = answer
 end
