@@ -173,8 +173,8 @@ impl Outgoing {
 
     /// A command for `count` was answered, and so many of their locks were not there.
     pub fn answered(&mut self, count: usize, missing: usize) {
-        self.in_vain = if 2 * missing < count { 0 } else { self.in_vain + 1 };
-        self.is_refused |= self.in_vain == IN_VAIN;
+        self.in_vain = if 2 * missing < count { 0 } else { self.in_vain.saturating_add(1) };
+        self.is_refused |= self.in_vain >= IN_VAIN;
     }
 
     /// The server refused a command for several with this code.
