@@ -124,7 +124,9 @@ def module_in(file):
 
 
 def is_constant(statement):
-    """Whether a file of SQL is sent as a constant of its folder's, and not as the body of a call."""
+    """Whether a file of SQL is sent as a constant of its folder's, or one of Lua round the body of a call, and not as that."""
+    if statement.parent.name == "combined":
+        return True
     included = re.compile(rf'const \w+: &str = include_str!\("{re.escape(statement.name)}"\)')
     return any(included.search(path.read_text()) for path in statement.parent.glob("*.rs"))
 

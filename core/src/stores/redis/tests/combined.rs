@@ -72,9 +72,16 @@ async fn one_command_asks_for_all_and_a_failure_is_ones_own() {
             let is_foreign = *name == "c";
             assert_eq!((is_granted(step), failed(step, "layout")), (!is_foreign, is_foreign), "{name}: {step:?}");
         }
-        let released = each(&store, &[&keys[..2], &keys[3..]].concat(), release).await;
+        let held = [&keys[..2], &keys[3..]].concat();
+        let released = each(&store, &held, release).await;
         assert_eq!(scripts(&server), (1, 0));
         assert!(released.iter().all(is_released), "{released:?}");
+        // Each is whose it was asked for.
+        assert!(each(&store, &held, acquire_one).await.iter().all(is_granted));
+        for key in held.chunks(1) {
+            assert!(is_released(&each(&store, key, release).await[0]), "{key:?}");
+        }
+        scripts(&server);
     }
 }
 
