@@ -125,8 +125,8 @@ impl<R: Deref<Target = [Request]>> Exchange<R> {
         self.asked.iter().filter(|asked| asked.answer.is_none()).count()
     }
 
-    /// Writes those among what other callers ask on the connection, with whose commands one may be combined that is
-    /// sent for the first time.
+    /// Writes what nothing was sent of yet among what other callers ask on the connection: one command may ask for
+    /// them, too.
     pub fn write_among(&self, not_after: StoreTime, out: &mut Outgoing) {
         let is_plain = !self.manner.by_slot && !self.manner.asking && self.manner.copies.is_none();
         match (&self.asked[..], &self.requests[..]) {
@@ -152,7 +152,9 @@ impl<R: Deref<Target = [Request]>> Exchange<R> {
                 (Form::Shortcut(shortcut), [request]) => shortcut.write(out, request),
                 (Form::Marker, [request]) => out.command(&["GET", &request.key]),
                 (Form::Set, [request]) => write_set(out, request),
-                (form, group) => scripts.write(out, group, self.given(not_after), matches!(form, Form::Whole)),
+                (form, group) => {
+                    scripts.write(out, group, self.given(not_after), matches!(form, Form::Whole));
+                }
             }
         }
         if let Some(Copies { count, timeout }) = self.manner.copies {
@@ -231,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_lock_without_tokens_is_asked_for_by_the_command_of_its_libraries() {
-        let scripts = Scripts::new([].into_iter(), &[]);
+        let scripts = Scripts::new([].into_iter());
         let mut known = ShortcutProbe::default();
         let mut exchange = Exchange::new([set()].to_vec(), &known, Manner::default());
         let mut sent = Vec::new();

@@ -14,6 +14,7 @@
 //! lies nowhere, is asked for alone at once. The first command of its kind on a connection carries the script itself,
 //! so that none is refused because the server does not know it. See ADR 0157.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -63,12 +64,11 @@ struct Run {
     start: usize,
 }
 
-/// Where a command's key begins, and what follows it.
-#[derive(Clone, Copy, Debug)]
+/// Where a command begins, and where its key is, behind which its arguments follow.
+#[derive(Debug)]
 struct Place {
     start: usize,
-    key: usize,
-    arguments: usize,
+    key: Range<usize>,
 }
 
 /// The command by which so many callers ask, who were the last before the present one.
@@ -103,19 +103,17 @@ impl Outgoing {
 
     /// Writes the command for one request of a caller, whose script the server may know.
     pub fn ask(&mut self, request: &Request, given: Given<'_>) {
-        let may_combine = !self.is_refused && self.scripts.may_combine(request.call) && self.is_there(request);
-        if !may_combine {
-            let (scripts, out) = self.alone();
-            return scripts.write(out, std::slice::from_ref(request), given, false);
-        }
+        let may_combine = !self.is_refused && combined::is_for(request.call) && self.is_there(request);
         let fits = |run: &Run| std::ptr::eq(run.call, request.call) && run.arguments == request.args.len();
-        if self.places.len() == MOST || !self.run.as_ref().is_some_and(fits) {
+        if !may_combine || self.places.len() == MOST || !self.run.as_ref().is_some_and(fits) {
             self.end_run();
-            self.run = Some(Run { call: request.call, arguments: request.args.len(), start: self.bytes.len() });
         }
         let start = self.bytes.len();
-        let (key, arguments) = self.scripts.write_one(&mut self.bytes, request, given);
-        self.places.push(Place { start, key, arguments });
+        let key = self.scripts.write(&mut self.bytes, std::slice::from_ref(request), given, false);
+        if may_combine {
+            self.run.get_or_insert(Run { call: request.call, arguments: request.args.len(), start });
+            self.places.push(Place { start, key });
+        }
     }
 
     /// Whether the lock that `request` is about should lie at the server: it is given back, or was asked for before.
@@ -136,11 +134,11 @@ impl Outgoing {
             self.combining.clear();
             self.scripts.begin_combined(&mut self.combining, call, (count, arguments), !is_known);
             for place in &self.places {
-                self.combining.extend_from_slice(&self.bytes[place.key..place.arguments]);
+                self.combining.extend_from_slice(&self.bytes[place.key.clone()]);
             }
             let ends = self.places.iter().skip(1).map(|next| next.start).chain([self.bytes.len()]);
             for (place, end) in self.places.iter().zip(ends) {
-                self.combining.extend_from_slice(&self.bytes[place.arguments..end]);
+                self.combining.extend_from_slice(&self.bytes[place.key.end..end]);
             }
             self.bytes.truncate(start);
             self.bytes.extend_from_slice(&self.combining);
@@ -199,7 +197,7 @@ mod tests {
     const GIVEN: Given<'static> = Given { not_after: StoreTime(77), run: "" };
 
     fn outgoing() -> Outgoing {
-        Outgoing::new(Arc::new(Scripts::new(layouts::by_digest(), &combined::calls())))
+        Outgoing::new(Arc::new(Scripts::new(layouts::by_digest())))
     }
 
     fn request(call: &'static Call, key: &Arc<str>, arguments: usize) -> Request {

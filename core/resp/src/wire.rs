@@ -3,6 +3,7 @@
 //! The `redis` crate parses what is rare. It would take a reply of any size, and reports what is no
 //! reply at all in its parser's words; so [`Frames`] looks at every byte first.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use redis::Value;
@@ -123,14 +124,12 @@ struct Script {
     call: &'static Call,
     digest: OnceLock<Vec<u8>>,
     /// That of the script which does it for several callers.
-    combined: Option<OnceLock<Vec<u8>>>,
+    combined: OnceLock<Vec<u8>>,
 }
 
 impl Scripts {
-    /// Those of `calls`, some of which are in `combined`, too.
-    pub fn new(calls: impl Iterator<Item = &'static Call>, combined: &[&'static Call]) -> Self {
-        let may_combine = |call: &Call| combined.iter().any(|other| std::ptr::eq(*other, call));
-        let script = |call| Script { call, digest: OnceLock::new(), combined: may_combine(call).then(OnceLock::new) };
+    pub fn new(calls: impl Iterator<Item = &'static Call>) -> Self {
+        let script = |call| Script { call, digest: OnceLock::new(), combined: OnceLock::new() };
         Scripts(calls.map(script).collect())
     }
 
@@ -138,65 +137,29 @@ impl Scripts {
         self.0.iter().find(|script| std::ptr::eq(script.call, call))
     }
 
-    /// Whether requests of `call` may travel in one command with those of other callers.
-    pub fn may_combine(&self, call: &Call) -> bool {
-        self.find(call).is_some_and(|script| script.combined.is_some())
-    }
-
-    /// Writes the command for one request that [may be combined](Self::may_combine), and returns where its key
-    /// begins, and what follows that.
-    pub fn write_one(&self, out: &mut Vec<u8>, request: &Request, given: Given<'_>) -> (usize, usize) {
-        self.begin(out, request.call, (1, 1 + request.args.len()), false);
-        let key = out.len();
-        out.word(request.key.as_bytes());
-        let after_key = out.len();
-        arguments(out, std::slice::from_ref(request), given);
-        (key, after_key)
-    }
-
     /// Begins the command that asks for what so many callers ask of `call`, with so many arguments each; the keys come
     /// next. `whole` sends the script itself instead of its digest.
     pub fn begin_combined(&self, out: &mut Vec<u8>, call: &Call, (count, each): (usize, usize), whole: bool) {
-        out.begin(3 + count * (1 + each));
-        match self.find(call).and_then(|script| script.combined.as_ref()) {
-            Some(digest) if !whole => out.extend_from_slice(digest.get_or_init(|| by_digest(combined::script(call)))),
-            _ => {
-                out.word(b"EVAL");
-                out.word(combined::script(call).collect::<String>().as_bytes());
-            }
-        }
-        out.number(count as i64);
-    }
-
-    /// Begins the command for a script with so many keys, among so many words.
-    fn begin(&self, out: &mut Vec<u8>, call: &Call, (keys, words): (usize, usize), whole: bool) {
-        out.begin(3 + words);
-        match self.find(call) {
-            Some(Script { digest, .. }) if !whole => {
-                out.extend_from_slice(digest.get_or_init(|| by_digest(call.body.iter().copied())));
-            }
-            _ => {
-                out.word(b"EVAL");
-                out.word(call.body.concat().as_bytes());
-            }
-        }
-        out.number(keys as i64);
+        let digest = self.find(call).map(|script| &script.combined).filter(|_| !whole);
+        begin(out, (count, count * (1 + each)), digest, combined::script(call));
     }
 
     /// Writes the command that asks for all of `group`: a script, or where a call has none its own name, which a lock
-    /// server of ours knows. `whole` sends the script itself instead of its digest.
-    pub fn write(&self, out: &mut Vec<u8>, group: &[Request], given: Given<'_>, whole: bool) {
-        let Some(Request { call, .. }) = group.first() else { return };
+    /// server of ours knows. `whole` sends the script itself instead of its digest. Where in `out` the keys are, behind
+    /// which the arguments follow.
+    pub fn write(&self, out: &mut Vec<u8>, group: &[Request], given: Given<'_>, whole: bool) -> Range<usize> {
+        let Some(Request { call, .. }) = group.first() else { return 0..0 };
         let beside = |request: &Request| request.args.iter().filter(|arg| matches!(arg, Arg::Key(_))).count();
         let keys: usize = group.iter().map(|request| 1 + beside(request)).sum();
         let words: usize = group.iter().map(|request| 1 + request.args.len()).sum();
         if call.body.is_empty() {
             out.begin(1 + words);
             out.word(call.name.as_bytes());
-            out.word(group[0].key.as_bytes());
-            return arguments(out, group, given);
+        } else {
+            let digest = self.find(call).map(|script| &script.digest).filter(|_| !whole);
+            begin(out, (keys, words), digest, call.body.iter().copied());
         }
-        self.begin(out, call, (keys, words), whole);
+        let start = out.len();
         for request in group {
             out.word(request.key.as_bytes());
             for arg in &request.args {
@@ -205,8 +168,28 @@ impl Scripts {
                 }
             }
         }
+        let end = out.len();
         arguments(out, group, given);
+        start..end
     }
+}
+
+/// Begins the command for a `script` with so many keys, among so many words: by its digest, or without one whole.
+fn begin<'a>(
+    out: &mut Vec<u8>,
+    (keys, words): (usize, usize),
+    digest: Option<&OnceLock<Vec<u8>>>,
+    script: impl Iterator<Item = &'a str>,
+) {
+    out.begin(3 + words);
+    match digest {
+        Some(digest) => out.extend_from_slice(digest.get_or_init(|| by_digest(script))),
+        None => {
+            out.word(b"EVAL");
+            out.word(script.collect::<String>().as_bytes());
+        }
+    }
+    out.number(keys as i64);
 }
 
 fn arguments(out: &mut Vec<u8>, group: &[Request], given: Given<'_>) {
@@ -554,7 +537,7 @@ mod tests {
 
     #[test]
     fn not_after_is_filled_in_and_clean_up_is_sent_whole() {
-        let scripts = Scripts::new(CALLS.by_digest().into_iter(), &[]);
+        let scripts = Scripts::new(CALLS.by_digest().into_iter());
         let packed = |call, whole| {
             let mut out = Vec::new();
             scripts.write(
@@ -576,7 +559,7 @@ mod tests {
 
     #[test]
     fn a_command_is_written_as_the_crate_writes_it() {
-        let scripts = Scripts::new(CALLS.by_digest().into_iter(), &[]);
+        let scripts = Scripts::new(CALLS.by_digest().into_iter());
         let numbers = [0, 9, 10, -1, 1_900_000_000_000_000, i64::MAX, i64::MIN].map(Arg::Int);
         let others = [Arg::Key("beside".into()), Arg::Nothing, Arg::NotAfter, "a \r\n b".into()];
         let mut request = Request::new(&CALLS.renew, "k".into(), numbers);

@@ -133,7 +133,7 @@ impl Hold {
     /// Why it is lost when its session says `reason`: what is abandoned has a limit that nobody set.
     fn why(&self, reason: LossReason) -> LossReason {
         match reason {
-            LossReason::MaxHold if self.abandoned.load(Ordering::Relaxed) => LossReason::Abandoned,
+            LossReason::MaxHold if self.is_abandoned() => LossReason::Abandoned,
             other => other,
         }
     }

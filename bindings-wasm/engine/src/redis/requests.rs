@@ -75,7 +75,7 @@ impl Requests {
         Requests {
             line: Line::new(Which::Requests),
             known: ShortcutProbe::default(),
-            scripts: Scripts::new(layouts::by_digest(), &[]),
+            scripts: Scripts::new(layouts::by_digest()),
             clock: StoreClock::default(),
             waiting: VecDeque::new(),
             flights: VecDeque::new(),

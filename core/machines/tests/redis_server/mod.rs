@@ -98,7 +98,7 @@ impl Server {
         if let Some((owner, ttl)) = tokenless::set(request) {
             return self.plain(&["SET", &request.key, owner, "NX", "PX", &ttl.to_string()]);
         }
-        let may_combine = combined::calls().iter().any(|call| std::ptr::eq(*call, request.call));
+        let may_combine = combined::is_for(request.call);
         self.combinable += usize::from(may_combine);
         // Both forms of a script do the same. One in three, so that whoever acquires and releases by turns has both
         // of both.

@@ -172,7 +172,7 @@ impl Redis {
     pub(super) fn new(config: Config) -> Self {
         Redis {
             layouts: config.layouts(),
-            scripts: Arc::new(Scripts::new(layouts::by_digest(), &layouts::combined::calls())),
+            scripts: Arc::new(Scripts::new(layouts::by_digest())),
             clock: StoreClock::default(),
             pool: Mutex::default(),
             waiting: AtomicUsize::new(0),

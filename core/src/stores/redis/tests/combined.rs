@@ -23,6 +23,15 @@ async fn each(store: &Arc<Redis>, keys: &[Arc<str>], intent: fn(u128) -> Intent)
     steps
 }
 
+/// The same, one after the other.
+async fn in_turn(store: &Arc<Redis>, keys: &[Arc<str>], intent: fn(u128) -> Intent) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for key in keys.chunks(1) {
+        steps.extend(each(store, key, intent).await);
+    }
+    steps
+}
+
 fn acquire_one(who: u128) -> Intent {
     acquire(who, false)
 }
@@ -33,10 +42,8 @@ const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 async fn known(store: &Arc<Redis>, names: &[&str]) -> Vec<Arc<str>> {
     let layout = layout_of(store.layouts(), LayoutChoice::default()).unwrap();
     let keys = names.iter().map(|name| layout.key(name).unwrap()).collect::<Vec<_>>();
-    for key in keys.chunks(1) {
-        assert!(is_granted(&each(store, key, acquire_one).await[0]));
-        assert!(is_released(&each(store, key, release).await[0]));
-    }
+    assert!(in_turn(store, &keys, acquire_one).await.iter().all(is_granted));
+    assert!(in_turn(store, &keys, release).await.iter().all(is_released));
     keys
 }
 
@@ -78,9 +85,8 @@ async fn one_command_asks_for_all_and_a_failure_is_ones_own() {
         assert!(released.iter().all(is_released), "{released:?}");
         // Each is whose it was asked for.
         assert!(each(&store, &held, acquire_one).await.iter().all(is_granted));
-        for key in held.chunks(1) {
-            assert!(is_released(&each(&store, key, release).await[0]), "{key:?}");
-        }
+        let released = in_turn(&store, &held, release).await;
+        assert!(released.iter().all(is_released), "{released:?}");
         scripts(&server);
     }
 }
@@ -116,9 +122,8 @@ async fn whoever_may_not_touch_a_key_denies_it_to_nobody_else() {
         let acquired = each(&store, &keys, acquire_one).await;
         assert!(acquired[..5].iter().all(is_granted) && failed(&acquired[5], "NOPERM"), "{acquired:?}");
         assert_eq!(scripts(&server), (5, refused));
-        for key in keys[..5].chunks(1) {
-            assert!(is_released(&each(&store, key, release).await[0]));
-        }
+        let released = in_turn(&store, &keys[..5], release).await;
+        assert!(released.iter().all(is_released), "{released:?}");
         scripts(&server);
     }
 }

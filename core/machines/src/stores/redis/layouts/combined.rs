@@ -12,9 +12,9 @@ const TIME: &str = part!("time");
 /// What a script reads a lock's record by.
 const READ: &str = part!("read");
 
-/// The procedures of which several callers may be served by one command.
-pub fn calls() -> [&'static Call; 2] {
-    [&CALLS.acquire, &CALLS.release]
+/// Whether several callers who ask by `call` may be served by one command.
+pub fn is_for(call: &Call) -> bool {
+    may_create(call) || std::ptr::eq(call, &raw const CALLS.release)
 }
 
 /// Whether somebody asks by `call` for what may be under no key yet.
