@@ -14,6 +14,7 @@
 //! lies nowhere, is asked for alone at once. The first command of its kind on a connection carries the script itself,
 //! so that none is refused because the server does not know it. See ADR 0157.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,8 +28,8 @@ use lockwright_machines::stores::redis::layouts::combined;
 const FEWEST: usize = 4;
 /// More would gain little, and keep others waiting.
 const MOST: usize = 32;
-/// Of how many locks it is known that they were asked for.
-const REMEMBERED: usize = 256;
+/// Of at least so many locks, and at most twice as many, it is known that they were asked for.
+const REMEMBERED: usize = 1024;
 /// So many commands in a row that found half of their locks nowhere went to a proxy that has them on other servers.
 const IN_VAIN: u8 = 8;
 
@@ -50,9 +51,16 @@ pub struct Outgoing {
     is_refused: bool,
     /// How many of the last commands found half of their locks nowhere.
     in_vain: u8,
-    /// The keys that were asked for, by where they lie in this process. What is forgotten, or another's by now, costs a
-    /// command or a round trip, and nothing else.
-    asked: Box<[usize; REMEMBERED]>,
+    asked: Asked,
+}
+
+/// The keys that were asked for last, by where they lie in this process. What is forgotten, or another's by now, costs
+/// a command or a round trip, and nothing else.
+#[derive(Debug, Default)]
+struct Asked {
+    recent: HashSet<usize>,
+    /// Those that were recent before.
+    older: HashSet<usize>,
 }
 
 /// Commands in a row that ask for the same.
@@ -91,7 +99,7 @@ impl Outgoing {
             known: SmallVec::new(),
             is_refused: false,
             in_vain: 0,
-            asked: Box::new([0; REMEMBERED]),
+            asked: Asked::default(),
         }
     }
 
@@ -118,10 +126,7 @@ impl Outgoing {
 
     /// Whether the lock that `request` is about should lie at the server: it is given back, or was asked for before.
     fn is_there(&mut self, request: &Request) -> bool {
-        let address = request.key.as_ptr().addr();
-        // Texts that are counted lie at multiples of eight.
-        !combined::may_create(request.call)
-            || std::mem::replace(&mut self.asked[(address >> 3) % REMEMBERED], address) == address
+        !combined::may_create(request.call) || self.asked.again(request.key.as_ptr().addr())
     }
 
     /// Makes one command of those that may be one.
@@ -183,6 +188,21 @@ impl Outgoing {
             // As it would have refused what each asks alone, for now.
             _ => {}
         }
+    }
+}
+
+impl Asked {
+    /// Notes this one. Returns whether it was noted before.
+    fn again(&mut self, key: usize) -> bool {
+        if !self.recent.insert(key) {
+            return true;
+        }
+        let is_known = self.older.contains(&key);
+        if self.recent.len() == REMEMBERED {
+            std::mem::swap(&mut self.recent, &mut self.older);
+            self.recent.clear();
+        }
+        is_known
     }
 }
 
@@ -330,6 +350,18 @@ mod tests {
         // Among others that are known.
         let (all, combined) = sent(&mut out, &acquire_each(&keys));
         assert_eq!((all.len(), combined), (2, vec![4]));
+    }
+
+    #[test]
+    fn of_many_locks_it_is_known_that_they_were_asked_for() {
+        let mut out = outgoing();
+        let all = acquire_each(&keys(REMEMBERED));
+        assert!(sent(&mut out, &all).1.is_empty());
+        assert_eq!(sent(&mut out, &all).1, vec![MOST; REMEMBERED / MOST]);
+        let more = acquire_each(&keys(2 * REMEMBERED));
+        assert!(sent(&mut out, &more).1.is_empty());
+        assert!(sent(&mut out, &all).1.is_empty(), "they are forgotten");
+        assert!(out.asked.recent.len() + out.asked.older.len() <= 2 * REMEMBERED);
     }
 
     #[test]
