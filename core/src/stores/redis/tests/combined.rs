@@ -1,5 +1,7 @@
 //! Tasks that ask the same of a lock each, at the same time, for whom one command asks.
 
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
 use super::*;
 
 /// What comes of asking each of these locks, by a task each, at once, each for somebody of its own.
@@ -154,4 +156,80 @@ async fn a_server_that_lost_its_scripts_or_is_full_is_as_to_each_alone() {
     server.run(&["CONFIG", "SET", "maxmemory", "1"]);
     let released = each(&store, &keys, release).await;
     assert!(released.iter().all(is_released), "{released:?}");
+}
+
+/// What a task does under its lock.
+#[derive(Default)]
+struct Counted {
+    is_held: AtomicBool,
+    count: AtomicU64,
+    token: AtomicU64,
+}
+
+impl Counted {
+    async fn raise(&self, token: u64) {
+        assert!(!self.is_held.swap(true, Ordering::SeqCst), "two hold it");
+        assert!(self.token.swap(token, Ordering::SeqCst) < token);
+        let count = self.count.load(Ordering::SeqCst);
+        tokio::task::yield_now().await;
+        self.count.store(count + 1, Ordering::SeqCst);
+        self.is_held.store(false, Ordering::SeqCst);
+    }
+}
+
+const LOCKS: u64 = 24;
+const ROUNDS: u64 = 60;
+const CLIENTS: u64 = 2;
+
+/// Raises what each lock protects, by a task of each client for each of them, and calls `meanwhile` now and then.
+async fn count(uri: &str, mut meanwhile: impl FnMut()) -> (Vec<Arc<Counted>>, Vec<crate::Client>) {
+    let counted: Vec<Arc<Counted>> = (0..LOCKS).map(|_| Arc::default()).collect();
+    let (mut clients, mut tasks) = (Vec::new(), Vec::new());
+    for _ in 0..CLIENTS {
+        let client = crate::connect(uri).await.unwrap();
+        for (at, counted) in counted.iter().enumerate() {
+            let (lock, counted) = (client.lock(&at.to_string()).build().unwrap(), counted.clone());
+            tasks.push(tokio::spawn(async move {
+                for _ in 0..ROUNDS {
+                    let guard = lock.acquire().await.unwrap();
+                    counted.raise(guard.token().n).await;
+                    let _ = guard.release().await.unwrap();
+                }
+            }));
+        }
+        clients.push(client);
+    }
+    let all = || counted.iter().map(|counted| counted.count.load(Ordering::SeqCst)).sum::<u64>();
+    let (mut next, step) = (0, LOCKS * ROUNDS * CLIENTS / 20);
+    while !tasks.iter().all(tokio::task::JoinHandle::is_finished) {
+        if all() >= next {
+            next += step;
+            meanwhile();
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    (counted, clients)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_lock_counts_right_while_connections_end_and_scripts_are_lost() {
+    let server = Server::start("");
+    let (mut ran, mut faults) = (0, 0);
+    let (counted, clients) = count(&server.url(), || {
+        ran += scripts(&server).0;
+        faults += 1;
+        let fault: &[&str] = if faults % 2 == 0 { &["SCRIPT", "FLUSH"] } else { &["CLIENT", "KILL", "TYPE", "normal"] };
+        server.run(fault);
+    })
+    .await;
+    ran += scripts(&server).0;
+    for counted in counted {
+        assert_eq!(counted.count.load(Ordering::SeqCst), ROUNDS * CLIENTS);
+    }
+    let requests: u64 = clients.iter().map(|client| client.metrics().requests).sum();
+    assert!(ran < requests, "some were asked together: {ran} scripts for {requests} requests");
+    assert!(faults >= 10, "{faults}");
 }
