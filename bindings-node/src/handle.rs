@@ -12,7 +12,7 @@ use lockwright::options::{AcquireOptions, ConnectOptions};
 use lockwright::queue::OwnerId;
 use lockwright::{Error, LockBuilder, Result, uri};
 use napi::Env;
-use napi::bindgen_prelude::{BigInt, ClassInstance, Either3, Object};
+use napi::bindgen_prelude::{BigInt, ClassInstance, Either3, External, Object};
 use napi_derive::napi;
 
 use crate::error::{Answer, Failure, answer};
@@ -20,13 +20,14 @@ use crate::reactor::Reactor;
 use crate::value::{NODE, Options, number, object, set};
 
 #[napi]
+#[derive(Clone)]
 pub struct Handle {
     core: Core,
 }
 
 /// Nothing is sent before the first use. `source` is by what number the reactor asks for user and password.
 #[napi(catch_unwind)]
-pub fn open(reactor: &Reactor, url: Option<String>, given: Options, source: Option<u32>) -> Answer<Handle> {
+pub fn open(reactor: &External<Reactor>, url: Option<String>, given: Options, source: Option<u32>) -> Answer<Handle> {
     let open = || {
         let mut options = ConnectOptions { language: NODE.name, ..ConnectOptions::default() };
         set(&CONNECT, &mut options, given, "connect")?;
@@ -179,6 +180,13 @@ impl Handle {
     #[napi(getter, catch_unwind)]
     pub fn reentrant(&self) -> bool {
         self.core.lock().is_ok_and(|lock| lock.options().reentrant)
+    }
+
+    /// This lock, as `acquire` takes it: to find an object of a class at each call takes longer than most of what is
+    /// done for it.
+    #[napi(catch_unwind)]
+    pub fn external(&self) -> External<Handle> {
+        External::new(self.clone())
     }
 
     /// Whether one of these acquisitions of this client keeps others from it.

@@ -16,7 +16,7 @@ use lockwright::event_loop::{Reader, Watch};
 use lockwright::lease::{LossReason, ReleaseOutcome};
 use lockwright::options::{Credentials, CredentialsSource};
 use lockwright::{Error, Guard, Kind, Result};
-use napi::bindgen_prelude::{Array, BigInt, Either, Float64Array, ToNapiValue};
+use napi::bindgen_prelude::{Array, BigInt, Either, External, Float64Array, ToNapiValue};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status};
 use napi_derive::napi;
@@ -25,12 +25,12 @@ use crate::descriptor::Lent;
 use crate::error::{Answer, Failure, answer};
 use crate::guard::Guards;
 use crate::handle::{Handle, Word, whole};
-use crate::report::{listen, news};
+use crate::report::news;
 use crate::value::{NODE, js, number, object};
 use crate::{locked, report};
 
-/// One environment's jobs and what it holds. All but its notifier is used by the environment's thread alone.
-#[napi]
+/// One environment's jobs and what it holds. All but its notifier is used by the environment's thread alone. JavaScript
+/// hands it to each function: to find an object of a class takes longer than most of what is asked of it.
 pub struct Reactor {
     environment: Arc<Mutex<Option<Environment>>>,
     notifier: Arc<Notifier>,
@@ -229,204 +229,226 @@ impl Everyday {
     }
 }
 
-#[napi]
-impl Reactor {
-    /// `ready` is called when a turn has something to do; it has to call `turn`. Where the environment `reads` sockets
-    /// it is given their descriptors, else they are read in turns. In `everyday` is told what a turn most often tells.
-    #[napi(constructor, catch_unwind)]
-    pub fn new(env: Env, ready: Function, reads: bool, everyday: Float64Array) -> napi::Result<Self> {
-        let notifier = Arc::new(Notifier::new(ready));
-        let refused = |error: Error| napi::Error::from_reason(error.to_string());
-        let reader = reads.then(|| Arc::new(Sockets(notifier.clone())) as Arc<dyn Reader>);
-        let jobs = Jobs::new(reader, Sends::InTurns).map_err(refused)?;
-        let notifying = notifier.clone();
-        let watch = jobs.watch(move || notifying.notify()).map_err(refused)?;
-        let (everyday, guards, lent) = (Everyday(everyday), Guards::default(), HashMap::new());
-        let environment = Environment { jobs, everyday, guards, lent, _watch: watch };
-        let environment = Arc::new(Mutex::new(Some(environment)));
-        let reactor = Reactor { environment, notifier, broker: Arc::default() };
-        let left = (reactor.environment.clone(), reactor.notifier.clone(), reactor.broker.clone());
-        env.add_env_cleanup_hook(left, |(environment, notifier, broker)| clean_up(&environment, &notifier, &broker))?;
-        Ok(reactor)
-    }
+/// `ready` is called when a turn has something to do; it has to call `turn`. Where the environment `reads` sockets
+/// it is given their descriptors, else they are read in turns. In `everyday` is told what a turn most often tells.
+#[napi(catch_unwind)]
+pub fn start(env: &Env, ready: Function, reads: bool, everyday: Float64Array) -> napi::Result<External<Reactor>> {
+    let notifier = Arc::new(Notifier::new(ready));
+    let refused = |error: Error| napi::Error::from_reason(error.to_string());
+    let reader = reads.then(|| Arc::new(Sockets(notifier.clone())) as Arc<dyn Reader>);
+    let jobs = Jobs::new(reader, Sends::InTurns).map_err(refused)?;
+    let notifying = notifier.clone();
+    let watch = jobs.watch(move || notifying.notify()).map_err(refused)?;
+    let (everyday, guards, lent) = (Everyday(everyday), Guards::default(), HashMap::new());
+    let environment = Environment { jobs, everyday, guards, lent, _watch: watch };
+    let environment = Arc::new(Mutex::new(Some(environment)));
+    let reactor = Reactor { environment, notifier, broker: Arc::default() };
+    let left = (reactor.environment.clone(), reactor.notifier.clone(), reactor.broker.clone());
+    env.add_env_cleanup_hook(left, |(environment, notifier, broker)| clean_up(&environment, &notifier, &broker))?;
+    Ok(External::new(reactor))
+}
 
-    /// Polls what can go on, and tells what ended: how many jobs are told in `everyday`, or triples of a kind, a number
-    /// and a value, one after another. Where it says that there are more, the next call, of any that tells, tells them.
-    #[napi(catch_unwind)]
-    pub fn turn<'env>(&self, env: &'env Env) -> napi::Result<Told<'env>> {
-        self.notifier.notified.store(false, Ordering::Release);
-        self.hear(env, Jobs::turn)
-    }
+/// Polls what can go on, and tells what ended: how many jobs are told in `everyday`, or triples of a kind, a number
+/// and a value, one after another. Where it says that there are more, the next call, of any that tells, tells them.
+#[napi(catch_unwind)]
+pub fn turn<'env>(env: &'env Env, reactor: &External<Reactor>) -> napi::Result<Told<'env>> {
+    reactor.notifier.notified.store(false, Ordering::Release);
+    reactor.hear(env, Jobs::turn)
+}
 
-    /// As `turn`, after something was begun: `ready` is called where there is more to do.
-    #[napi(catch_unwind)]
-    pub fn go_on<'env>(&self, env: &'env Env) -> napi::Result<Told<'env>> {
-        self.hear(env, Jobs::go_on)
-    }
+/// As `turn`, after something was begun: `ready` is called where there is more to do.
+#[napi(catch_unwind)]
+pub fn go_on<'env>(env: &'env Env, reactor: &External<Reactor>) -> napi::Result<Told<'env>> {
+    reactor.hear(env, Jobs::go_on)
+}
 
-    /// Takes the first `length` bytes that came from a socket, none when it has ended, and tells what ended as `turn`
-    /// does.
-    #[napi(catch_unwind)]
-    pub fn feed<'env>(&self, env: &'env Env, socket: u32, bytes: &[u8], length: u32) -> napi::Result<Told<'env>> {
-        let length = bytes.len().min(length as usize);
-        self.hear(env, |jobs| jobs.feed(socket as usize, &bytes[..length]))
-    }
+/// Takes the first `length` bytes that came from a socket, none when it has ended, and tells what ended as `turn`
+/// does.
+#[napi(catch_unwind)]
+pub fn feed<'env>(
+    env: &'env Env,
+    reactor: &External<Reactor>,
+    socket: u32,
+    bytes: &[u8],
+    length: u32,
+) -> napi::Result<Told<'env>> {
+    let length = bytes.len().min(length as usize);
+    reactor.hear(env, |jobs| jobs.feed(socket as usize, &bytes[..length]))
+}
 
-    /// The descriptor of that socket is Node's now, to be closed by it.
-    #[napi(catch_unwind)]
-    pub fn taken(&self, socket: u32) {
-        let lent = locked(&self.environment).as_mut().and_then(|environment| environment.lent.remove(&socket));
-        lent.into_iter().for_each(Lent::given);
-    }
+/// The descriptor of that socket is Node's now, to be closed by it.
+#[napi(catch_unwind)]
+pub fn taken(reactor: &External<Reactor>, socket: u32) {
+    let lent = locked(&reactor.environment).as_mut().and_then(|environment| environment.lent.remove(&socket));
+    lent.into_iter().for_each(Lent::given);
+}
 
-    /// Nobody wants what the job is about any more.
-    #[napi(catch_unwind)]
-    pub fn forget(&self, env: &Env, job: u32) -> napi::Result<()> {
-        let mut environment = locked(&self.environment);
-        let Some(environment) = &mut *environment else { return Ok(()) };
-        let was_busy = !environment.jobs.is_idle();
-        environment.jobs.forget(job);
-        if was_busy && environment.jobs.is_idle() {
-            self.notifier.keep_alive(env, false)?;
-        }
-        Ok(())
+/// Nobody wants what the job is about any more.
+#[napi(catch_unwind)]
+pub fn forget(env: &Env, reactor: &External<Reactor>, job: u32) -> napi::Result<()> {
+    let mut environment = locked(&reactor.environment);
+    let Some(environment) = &mut *environment else { return Ok(()) };
+    let was_busy = !environment.jobs.is_idle();
+    environment.jobs.forget(job);
+    if was_busy && environment.jobs.is_idle() {
+        reactor.notifier.keep_alive(env, false)?;
     }
+    Ok(())
+}
 
-    /// What `begin` does for a lock, without a list of arguments.
-    #[napi(catch_unwind)]
-    pub fn acquire(&self, env: &Env, lock: &Handle, timeout: Option<f64>, owner: f64) -> Answer<i64> {
-        self.ask(env, |environment| Ok(environment.jobs.acquire(lock.wanted_by(owner)?, lock.limit(timeout)?)))
-    }
+/// What `begin` does for a lock, without a list of arguments.
+#[napi(catch_unwind)]
+pub fn acquire(
+    env: &Env,
+    reactor: &External<Reactor>,
+    lock: &External<Handle>,
+    timeout: Option<f64>,
+    owner: f64,
+) -> Answer<i64> {
+    reactor.ask(env, |environment| Ok(environment.jobs.acquire(lock.wanted_by(owner)?, lock.limit(timeout)?)))
+}
 
-    /// Begins the operation of that name, for an acquisition of that number if it is one.
-    #[napi(catch_unwind)]
-    pub fn begin(&self, env: &Env, of: &Handle, name: String, words: Vec<Word>, owner: Option<f64>) -> Answer<i64> {
-        self.ask(env, |environment| {
-            let (operation, core, arguments) = of.asked(&name, words, owner)?;
-            Ok(environment.jobs.begin(operation.run(core, arguments)))
-        })
-    }
+/// Begins the operation of that name, for an acquisition of that number if it is one.
+#[napi(catch_unwind)]
+pub fn begin(
+    env: &Env,
+    reactor: &External<Reactor>,
+    of: &Handle,
+    name: String,
+    words: Vec<Word>,
+    owner: Option<f64>,
+) -> Answer<i64> {
+    reactor.ask(env, |environment| {
+        let (operation, core, arguments) = of.asked(&name, words, owner)?;
+        Ok(environment.jobs.begin(operation.run(core, arguments)))
+    })
+}
 
-    #[napi(catch_unwind)]
-    pub fn export(&self, env: &Env, guard: u32, ttl: f64) -> Answer<i64> {
-        self.ask(env, |environment| {
-            let ttl = NODE.span("export", "ttl", &Given::Number(ttl))?;
-            Ok(environment.jobs.export(guard, environment.guards.take("export", guard)?, ttl))
-        })
-    }
+#[napi(catch_unwind)]
+pub fn export(env: &Env, reactor: &External<Reactor>, guard: u32, ttl: f64) -> Answer<i64> {
+    reactor.ask(env, |environment| {
+        let ttl = NODE.span("export", "ttl", &Given::Number(ttl))?;
+        Ok(environment.jobs.export(guard, environment.guards.take("export", guard)?, ttl))
+    })
+}
 
-    #[napi(catch_unwind)]
-    pub fn release(&self, env: &Env, guard: u32) -> Answer<i64> {
-        self.ask(env, |environment| Ok(environment.jobs.release(environment.guards.take("release", guard)?)))
-    }
+#[napi(catch_unwind)]
+pub fn release(env: &Env, reactor: &External<Reactor>, guard: u32) -> Answer<i64> {
+    reactor.ask(env, |environment| Ok(environment.jobs.release(environment.guards.take("release", guard)?)))
+}
 
-    /// Gives several back in one write: what became of each.
-    #[napi(catch_unwind)]
-    pub fn release_all(&self, env: &Env, guards: Vec<u32>) -> Answer<i64> {
-        self.ask(env, |environment| {
-            let taken = guards.iter().map(|guard| environment.guards.take("release", *guard));
-            Ok(environment.jobs.release_all(taken.collect::<Result<_>>()?))
-        })
-    }
+/// Gives several back in one write: what became of each.
+#[napi(catch_unwind)]
+pub fn release_all(env: &Env, reactor: &External<Reactor>, guards: Vec<u32>) -> Answer<i64> {
+    reactor.ask(env, |environment| {
+        let taken = guards.iter().map(|guard| environment.guards.take("release", *guard));
+        Ok(environment.jobs.release_all(taken.collect::<Result<_>>()?))
+    })
+}
 
-    /// However early it is released, it stays taken until so long after its grant.
-    #[napi(catch_unwind)]
-    pub fn hold_at_least_for(&self, guard: u32, span: f64) -> Answer<bool> {
-        let span = NODE.span("hold", "span", &Given::Number(span));
-        let held = span.and_then(|span| self.on_guard("hold", guard, |core| core.hold_at_least_for(span)));
-        answer(held.map(|()| true))
-    }
+/// However early it is released, it stays taken until so long after its grant.
+#[napi(catch_unwind)]
+pub fn hold_at_least_for(reactor: &External<Reactor>, guard: u32, span: f64) -> Answer<bool> {
+    let span = NODE.span("hold", "span", &Given::Number(span));
+    let held = span.and_then(|span| reactor.on_guard("hold", guard, |core| core.hold_at_least_for(span)));
+    answer(held.map(|()| true))
+}
 
-    #[napi(catch_unwind)]
-    pub fn extend(&self, env: &Env, guard: u32, ttl: f64) -> Answer<i64> {
-        self.ask(env, |environment| {
-            let ttl = NODE.span("extend", "ttl", &Given::Number(ttl))?;
-            environment.jobs.extend(environment.guards.get("extend", guard)?, ttl)
-        })
-    }
+#[napi(catch_unwind)]
+pub fn extend(env: &Env, reactor: &External<Reactor>, guard: u32, ttl: f64) -> Answer<i64> {
+    reactor.ask(env, |environment| {
+        let ttl = NODE.span("extend", "ttl", &Given::Number(ttl))?;
+        environment.jobs.extend(environment.guards.get("extend", guard)?, ttl)
+    })
+}
 
-    /// Has the writer of a read/write lock go on as a reader, or a reader become the writer: whether it did.
-    #[napi(catch_unwind)]
-    pub fn change(&self, env: &Env, guard: u32, writes: bool) -> Answer<i64> {
-        let operation = if writes { "upgrade" } else { "downgrade" };
-        self.ask(env, |environment| environment.jobs.change(environment.guards.get(operation, guard)?, writes))
-    }
+/// Has the writer of a read/write lock go on as a reader, or a reader become the writer: whether it did.
+#[napi(catch_unwind)]
+pub fn change(env: &Env, reactor: &External<Reactor>, guard: u32, writes: bool) -> Answer<i64> {
+    let operation = if writes { "upgrade" } else { "downgrade" };
+    reactor.ask(env, |environment| environment.jobs.change(environment.guards.get(operation, guard)?, writes))
+}
 
-    /// The token and its epoch, which a change of part renews.
-    #[napi(catch_unwind)]
-    pub fn token(&self, guard: u32) -> Answer<Vec<BigInt>> {
-        answer(self.on_guard("token", guard, |core| Ok(vec![core.token().n.into(), core.token().epoch.into()])))
-    }
+/// The token and its epoch, which a change of part renews.
+#[napi(catch_unwind)]
+pub fn token(reactor: &External<Reactor>, guard: u32) -> Answer<Vec<BigInt>> {
+    answer(reactor.on_guard("token", guard, |core| Ok(vec![core.token().n.into(), core.token().epoch.into()])))
+}
 
-    /// For how many milliseconds the lock is certainly held.
-    #[napi(catch_unwind)]
-    pub fn remaining(&self, guard: u32) -> f64 {
-        self.on_guard("remaining", guard, |core| Ok(NODE.number(core.remaining()))).unwrap_or_default()
-    }
+/// For how many milliseconds the lock is certainly held.
+#[napi(catch_unwind)]
+pub fn remaining(reactor: &External<Reactor>, guard: u32) -> f64 {
+    reactor.on_guard("remaining", guard, |core| Ok(NODE.number(core.remaining()))).unwrap_or_default()
+}
 
-    /// Why it was lost, if it was.
-    #[napi(catch_unwind)]
-    pub fn why_lost(&self, guard: u32) -> Option<&'static str> {
-        self.on_guard("lost", guard, |core| Ok(core.why_lost())).ok()?.map(|why| why.code())
-    }
+/// Why it was lost, if it was.
+#[napi(catch_unwind)]
+pub fn why_lost(reactor: &External<Reactor>, guard: u32) -> Option<&'static str> {
+    reactor.on_guard("lost", guard, |core| Ok(core.why_lost())).ok()?.map(|why| why.code())
+}
 
-    /// Has its loss told, once.
-    #[napi(catch_unwind)]
-    pub fn watch(&self, guard: u32) -> Answer<bool> {
-        let watched = self.on_guard("lost", guard, |core| {
-            let notifier = self.notifier.clone();
-            core.on_lost(move |why| notifier.post(Message::Lost(guard, why.code())));
-            Ok(true)
-        });
-        answer(watched)
-    }
+/// Has its loss told, once.
+#[napi(catch_unwind)]
+pub fn watch(reactor: &External<Reactor>, guard: u32) -> Answer<bool> {
+    let watched = reactor.on_guard("lost", guard, |core| {
+        let notifier = reactor.notifier.clone();
+        core.on_lost(move |why| notifier.post(Message::Lost(guard, why.code())));
+        Ok(true)
+    });
+    answer(watched)
+}
 
-    /// Whether somebody asked for it back.
-    #[napi(catch_unwind)]
-    pub fn release_requested(&self, guard: u32) -> bool {
-        self.on_guard("release_requested", guard, |core| Ok(core.release_requested())).unwrap_or_default()
-    }
+/// Whether somebody asked for it back.
+#[napi(catch_unwind)]
+pub fn release_requested(reactor: &External<Reactor>, guard: u32) -> bool {
+    reactor.on_guard("release_requested", guard, |core| Ok(core.release_requested())).unwrap_or_default()
+}
 
-    /// Has it told, once, when somebody asks for it back.
-    #[napi(catch_unwind)]
-    pub fn heed(&self, guard: u32) -> Answer<bool> {
-        let heeded = self.on_guard("on_release_requested", guard, |core| {
-            let notifier = self.notifier.clone();
-            core.on_release_requested(move || notifier.post(Message::Wanted(guard)));
-            Ok(true)
-        });
-        answer(heeded)
-    }
+/// Has it told, once, when somebody asks for it back.
+#[napi(catch_unwind)]
+pub fn heed(reactor: &External<Reactor>, guard: u32) -> Answer<bool> {
+    let heeded = reactor.on_guard("on_release_requested", guard, |core| {
+        let notifier = reactor.notifier.clone();
+        core.on_release_requested(move || notifier.post(Message::Wanted(guard)));
+        Ok(true)
+    });
+    answer(heeded)
+}
 
-    /// Lets the lease of a guard that was collected run out. The lock's name, and for how many milliseconds it was
-    /// still held, if it was.
-    #[napi(catch_unwind)]
-    pub fn abandon(&self, guard: u32) -> Option<(String, f64)> {
-        let abandoned = self.in_environment("abandon", |environment| {
-            let core = environment.guards.take("abandon", guard)?;
-            let (name, left) = (core.name().to_owned(), core.remaining());
-            core.abandon();
-            Ok((!left.is_zero()).then(|| (name, NODE.number(left))))
-        });
-        abandoned.ok().flatten()
-    }
+/// Lets the lease of a guard that was collected run out. The lock's name, and for how many milliseconds it was
+/// still held, if it was.
+#[napi(catch_unwind)]
+pub fn abandon(reactor: &External<Reactor>, guard: u32) -> Option<(String, f64)> {
+    let abandoned = reactor.in_environment("abandon", |environment| {
+        let core = environment.guards.take("abandon", guard)?;
+        let (name, left) = (core.name().to_owned(), core.remaining());
+        core.abandon();
+        Ok((!left.is_zero()).then(|| (name, NODE.number(left))))
+    });
+    abandoned.ok().flatten()
+}
 
-    /// The user and the password that were asked for, or why there are none.
-    #[napi(catch_unwind)]
-    pub fn give(&self, question: u32, user: Option<String>, password: Option<String>, why: Option<String>) {
-        let found = match (user, password) {
-            (Some(user), Some(password)) => Ok(Credentials { user, password }),
-            _ => Err(why.unwrap_or_else(|| "the credentials function gave none".into())),
-        };
-        self.broker.give(question, found);
-    }
+/// The user and the password that were asked for, or why there are none.
+#[napi(catch_unwind)]
+pub fn give(
+    reactor: &External<Reactor>,
+    question: u32,
+    user: Option<String>,
+    password: Option<String>,
+    why: Option<String>,
+) {
+    let found = match (user, password) {
+        (Some(user), Some(password)) => Ok(Credentials { user, password }),
+        _ => Err(why.unwrap_or_else(|| "the credentials function gave none".into())),
+    };
+    reactor.broker.give(question, found);
+}
 
-    /// Has events told, of `level` (0, errors, to 4, traces; above, none) from now on; without one, of what level was
-    /// set before, at first warnings.
-    #[napi(catch_unwind)]
-    pub fn listen(&self, level: Option<u8>) -> Answer<bool> {
-        answer(listen(&self.notifier, level).map(|()| true))
-    }
+/// Has events told, of `level` (0, errors, to 4, traces; above, none) from now on; without one, of what level was
+/// set before, at first warnings.
+#[napi(catch_unwind)]
+pub fn listen(reactor: &External<Reactor>, level: Option<u8>) -> Answer<bool> {
+    answer(report::listen(&reactor.notifier, level).map(|()| true))
 }
 
 /// The environment ends: its thread does this, and runs no JavaScript after it.
@@ -469,7 +491,7 @@ impl Environment {
         for (at, (job, result)) in ended.into_iter().enumerate() {
             let numbers = match result {
                 Ok(Outcome::Granted(guard)) => {
-                    let (guard, token, epoch, depth) = grant(guard, &mut self.guards);
+                    let Grant { guard, token, epoch, depth } = grant(guard, &mut self.guards);
                     [job.into(), guard.into(), number(token), number(epoch), depth.into()]
                 }
                 _ => [job.into(), 0., 0., 0., 0.],
@@ -547,7 +569,15 @@ fn ended(Ending { outcome, why }: &Ending) -> Vec<Option<&'static str>> {
 }
 
 /// As `Grant` of `ts/native.ts`.
-fn grant(guard: Guard, guards: &mut Guards) -> (u32, u64, u64, u32) {
+#[napi(object, object_from_js = false)]
+pub struct Grant {
+    pub guard: u32,
+    pub token: u64,
+    pub epoch: u64,
+    pub depth: u32,
+}
+
+fn grant(guard: Guard, guards: &mut Guards) -> Grant {
     let (token, depth) = (guard.token(), guard.depth());
-    (guards.0.keep(guard), token.n, token.epoch, depth)
+    Grant { guard: guards.0.keep(guard), token: token.n, epoch: token.epoch, depth }
 }

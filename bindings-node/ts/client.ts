@@ -51,7 +51,7 @@ export async function connect(url?: string, options?: ConnectOptions): Promise<C
   const source = credentials === undefined ? undefined : registerSource(credentials)
   try {
     const opened = checked(native.open(reactor(), address, rest, source))
-    checked(reactor().listen())
+    checked(native.listen(reactor()))
     return Client.make(opened, source)
   } catch (error) {
     if (source !== undefined) forgetSource(source)

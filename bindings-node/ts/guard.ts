@@ -61,11 +61,10 @@ export class Guard implements AsyncDisposable {
 
   private constructor(ours: typeof OURS, grant: Grant, origin: Source) {
     only(ours, 'Guard', 'await lock.acquire()')
-    const [number, token, epoch, depth] = grant
-    this.#number = number
-    this.#token = token
-    this.#epoch = epoch
-    this.depth = depth
+    this.#number = grant.guard
+    this.#token = grant.token
+    this.#epoch = grant.epoch
+    this.depth = grant.depth
     this.#origin = origin
     this.#at = Guard.#young.push(this) - 1
     if (!Guard.#isAging) {
@@ -110,13 +109,13 @@ export class Guard implements AsyncDisposable {
 
   /** Milliseconds that the lock is certainly held without a further renewal. */
   remaining(): number {
-    return this.#ended ? 0 : reactor().remaining(this.#number)
+    return this.#ended ? 0 : native.remaining(reactor(), this.#number)
   }
 
   /** Why it was lost; `undefined` unless it was. */
   get whyLost(): LossReason | undefined {
     if (this.#ended) return this.#why
-    const why = (reactor().whyLost(this.#number) ?? undefined) as LossReason | undefined
+    const why = (native.whyLost(reactor(), this.#number) ?? undefined) as LossReason | undefined
     // It may be known here before the event loop gets to tell it: whoever asks sees the same everywhere.
     if (why !== undefined && this.#losing?.signal.aborted === false) this.#losing.abort(loss(why, this.#origin))
     return why
@@ -144,7 +143,7 @@ export class Guard implements AsyncDisposable {
 
   /** Whether somebody asked for the lock back since it was granted; only known of one that is `revocable`. */
   get releaseRequested(): boolean {
-    return !this.#ended && reactor().releaseRequested(this.#number)
+    return !this.#ended && native.releaseRequested(reactor(), this.#number)
   }
 
   /**
@@ -163,7 +162,7 @@ export class Guard implements AsyncDisposable {
    */
   async extend(ttl: Duration): Promise<void> {
     this.#own('extend')
-    checked(await outcome(reactor().extend(this.#number, milliseconds('extend', 'ttl', ttl))))
+    checked(await outcome(native.extend(reactor(), this.#number, milliseconds('extend', 'ttl', ttl))))
   }
 
   /**
@@ -188,9 +187,9 @@ export class Guard implements AsyncDisposable {
   }
 
   async #change(writes: boolean): Promise<boolean> {
-    const changed = checked(await outcome<boolean>(reactor().change(this.#number, writes)))
+    const changed = checked(await outcome<boolean>(native.change(reactor(), this.#number, writes)))
     // Released meanwhile, it keeps the last that it had.
-    if (!this.#ended) [this.#token, this.#epoch] = checked(reactor().token(this.#number))
+    if (!this.#ended) [this.#token, this.#epoch] = checked(native.token(reactor(), this.#number))
     return changed
   }
 
@@ -204,7 +203,7 @@ export class Guard implements AsyncDisposable {
    */
   async export(ttl: Duration): Promise<string> {
     this.#own('export')
-    const secret = checked(await outcome<string>(reactor().export(this.#number, milliseconds('export', 'ttl', ttl))))
+    const secret = checked(await outcome<string>(native.export(reactor(), this.#number, milliseconds('export', 'ttl', ttl))))
     this.#end()
     this.#over = 'this guard was exported: whoever resumes the secret has the lock'
     return secret
@@ -219,7 +218,7 @@ export class Guard implements AsyncDisposable {
   async release(): Promise<ReleaseOutcome> {
     this.#own('release')
     this.#end()
-    const told = checked(await outcome<ReleaseOutcome | [ReleaseOutcome, LossReason]>(reactor().release(this.#number)))
+    const told = checked(await outcome<ReleaseOutcome | [ReleaseOutcome, LossReason]>(native.release(reactor(), this.#number)))
     if (typeof told === 'string') return told
     this.#why = told[1]
     return told[0]
@@ -229,7 +228,7 @@ export class Guard implements AsyncDisposable {
   static async releaseAll(guards: readonly Guard[]): Promise<(ReleaseOutcome | LockError | undefined)[]> {
     const open = guards.filter(guard => !guard.#ended)
     for (const guard of open) guard.#end()
-    const told = open.length === 0 ? [] : checked(await outcome<Ending[]>(reactor().releaseAll(open.map(guard => guard.#number))))
+    const told = open.length === 0 ? [] : checked(await outcome<Ending[]>(native.releaseAll(reactor(), open.map(guard => guard.#number))))
     return guards.map(guard => {
       const ending = told[open.indexOf(guard)]
       if (ending === undefined) return undefined
@@ -259,7 +258,7 @@ export class Guard implements AsyncDisposable {
    */
   holdAtLeastFor(span: Duration): void {
     this.#own('hold')
-    checked(reactor().holdAtLeastFor(this.#number, milliseconds('hold', 'span', span)))
+    checked(native.holdAtLeastFor(reactor(), this.#number, milliseconds('hold', 'span', span)))
   }
 
   /**
@@ -311,7 +310,7 @@ function loss(why: LossReason, origin: Origin): LockError {
 
 const collected = new FinalizationRegistry<number>(number => {
   // Still watched: whoever has its signal is told when the lease ends.
-  const abandoned = reactor().abandon(number)
+  const abandoned = native.abandon(reactor(), number)
   if (abandoned !== null) {
     const [name, left] = abandoned
     const free = `the lock is not renewed any more and free in ${(left / 1000).toFixed(1)} s`

@@ -1,12 +1,12 @@
 import { type AcquireOptions, within } from './asking'
 import { checked, type Failure, isFailure, mistake } from './errors'
 import { Guard, Source } from './guard'
-import type { Answer, Grant, NativeHandle } from './native'
+import { type Answer, type Grant, native, type NativeHandle, type NativeLock } from './native'
 import { text, token } from './options'
 import { OURS, only } from './ours'
 import { Owner } from './owner'
 import { printable } from './printable'
-import { ask, attempt, outcome, reactor } from './reactor'
+import { ask, attempt, begin, outcome, reactor } from './reactor'
 import type { Guarantees, Inspection } from './records'
 import { block, explained, granted, mayBeEndless, newNumber } from './waits'
 
@@ -16,26 +16,28 @@ export type { AcquireOptions, LockOptions } from './asking'
 export class Lock {
   readonly name: string
   readonly #native: NativeHandle
+  readonly #external: NativeLock
   readonly #reentrant: boolean
   readonly #client: NativeHandle
   readonly #origin: Source
 
   protected constructor()
   /** @internal */
-  protected constructor(ours: typeof OURS, native: NativeHandle, name: string, client: NativeHandle)
+  protected constructor(ours: typeof OURS, handle: NativeHandle, name: string, client: NativeHandle)
   protected constructor(...given: unknown[]) {
-    const [ours, native, name, client] = given as [typeof OURS, NativeHandle, string, NativeHandle]
+    const [ours, handle, name, client] = given as [typeof OURS, NativeHandle, string, NativeHandle]
     only(ours, new.target.name, new.target === Lock ? 'client.lock(name)' : 'client.semaphore(name, permits)')
     this.name = name
-    this.#native = native
-    this.#reentrant = native.reentrant
+    this.#native = handle
+    this.#external = handle.external()
+    this.#reentrant = handle.reentrant
     this.#client = client
     this.#origin = new Source(name, client)
   }
 
   /** @internal */
-  static make(native: NativeHandle, name: string, client: NativeHandle): Lock {
-    return new Lock(OURS, native, name, client)
+  static make(handle: NativeHandle, name: string, client: NativeHandle): Lock {
+    return new Lock(OURS, handle, name, client)
   }
 
   /**
@@ -88,7 +90,7 @@ export class Lock {
    */
   async resume(secret: string): Promise<Guard> {
     const owner = this.#reentrant ? this.#owner() : undefined
-    return this.#guard(await outcome<Grant>(reactor().begin(this.#native, 'resume', [text('resume', 'secret', secret)], owner)))
+    return this.#guard(await outcome<Grant>(begin(this.#native, 'resume', [text('resume', 'secret', secret)], owner)))
   }
 
   /** Who holds it, and how many wait for it. */
@@ -122,7 +124,7 @@ export class Lock {
   }
 
   #begin(timeout: number | undefined, number: number): Answer<number> {
-    return reactor().acquire(this.#native, timeout, this.#reentrant ? this.#owner() : number)
+    return native.acquire(reactor(), this.#external, timeout, this.#reentrant ? this.#owner() : number)
   }
 
   #guard(told: Grant | Failure): Guard {

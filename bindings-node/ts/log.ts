@@ -1,4 +1,5 @@
 import { checked } from './errors'
+import { native } from './native'
 import { reactor } from './reactor'
 import { soon } from './time'
 
@@ -32,7 +33,7 @@ let listener: (event: LogEvent) => void = warn
 export function onEvent(level: LogLevel | 'off', listen: (event: LogEvent) => void = warn): void {
   listener = listen
   const number = level === 'off' ? LEVELS.length : LEVELS.indexOf(level)
-  checked(reactor().listen(number))
+  checked(native.listen(reactor(), number))
 }
 
 /** An event as the native layer tells it. */

@@ -29,7 +29,12 @@ export const enum Kind {
 }
 
 /** A guard's number, its token, the token's epoch and its depth. Tokens that a number holds exactly may be numbers. */
-export type Grant = [guard: number, token: bigint | number, epoch: bigint | number, depth: number]
+export interface Grant {
+  readonly guard: number
+  readonly token: bigint | number
+  readonly epoch: bigint | number
+  readonly depth: number
+}
 
 /** What a turn tells: how many jobs stand in `everyday`, negative where there are `More`; or triples of a `Kind`, a number and a value. */
 export type Told = number | unknown[]
@@ -70,6 +75,7 @@ export interface NativeHandle {
   readonly name: string
   readonly names: string[]
   readonly reentrant: boolean
+  external(): NativeLock
   isKeptBy(owners: number[]): boolean
   forElection(): Answer<NativeHandle>
   readonly count: number
@@ -80,37 +86,48 @@ export interface NativeHandle {
   restock(): void
 }
 
+declare const REACTOR: unique symbol
+declare const LOCK: unique symbol
+
+/** Where this copy of the library polls the core. */
+export interface NativeReactor {
+  readonly [REACTOR]: true
+}
+
+/** A lock, as `acquire` takes it. */
+export interface NativeLock {
+  readonly [LOCK]: true
+}
+
 /** An argument of an operation: a time limit or a number of things, a text, a token. */
 export type Word = number | string | bigint | undefined
 
-export interface NativeReactor {
-  turn(): Told
-  goOn(): Told
-  feed(socket: number, bytes: Uint8Array, length: number): Told
-  taken(socket: number): void
-  forget(job: number): void
-  // What these begin is a job, told by its number, or by the complement of that where it was sent at once and needs no turn.
-  acquire(lock: NativeHandle, timeout: number | undefined, owner: number): Answer<number>
-  begin(of: NativeHandle, operation: string, words: Word[], owner?: number): Answer<number>
-  export(guard: number, ttl: number): Answer<number>
-  release(guard: number): Answer<number>
-  releaseAll(guards: number[]): Answer<number>
-  holdAtLeastFor(guard: number, span: number): Answer<boolean>
-  extend(guard: number, ttl: number): Answer<number>
-  change(guard: number, writes: boolean): Answer<number>
-  token(guard: number): Answer<[token: bigint, epoch: bigint]>
-  remaining(guard: number): number
-  whyLost(guard: number): string | null
-  watch(guard: number): Answer<boolean>
-  releaseRequested(guard: number): boolean
-  heed(guard: number): Answer<boolean>
-  abandon(guard: number): [name: string, left: number] | null
-  give(question: number, user?: string, password?: string, why?: string): void
-  listen(level?: number): Answer<boolean>
-}
-
 interface Native {
-  Reactor: new (ready: () => void, reads: boolean, everyday: Float64Array) => NativeReactor
+  start(ready: () => void, reads: boolean, everyday: Float64Array): NativeReactor
+  turn(reactor: NativeReactor): Told
+  goOn(reactor: NativeReactor): Told
+  feed(reactor: NativeReactor, socket: number, bytes: Uint8Array, length: number): Told
+  taken(reactor: NativeReactor, socket: number): void
+  forget(reactor: NativeReactor, job: number): void
+  // What these begin is a job, told by its number, or by the complement of that where it was sent at once and needs no turn.
+  acquire(reactor: NativeReactor, lock: NativeLock, timeout: number | undefined, owner: number): Answer<number>
+  begin(reactor: NativeReactor, of: NativeHandle, operation: string, words: Word[], owner?: number): Answer<number>
+  export(reactor: NativeReactor, guard: number, ttl: number): Answer<number>
+  release(reactor: NativeReactor, guard: number): Answer<number>
+  releaseAll(reactor: NativeReactor, guards: number[]): Answer<number>
+  holdAtLeastFor(reactor: NativeReactor, guard: number, span: number): Answer<boolean>
+  extend(reactor: NativeReactor, guard: number, ttl: number): Answer<number>
+  change(reactor: NativeReactor, guard: number, writes: boolean): Answer<number>
+  token(reactor: NativeReactor, guard: number): Answer<[token: bigint, epoch: bigint]>
+  remaining(reactor: NativeReactor, guard: number): number
+  whyLost(reactor: NativeReactor, guard: number): string | null
+  watch(reactor: NativeReactor, guard: number): Answer<boolean>
+  releaseRequested(reactor: NativeReactor, guard: number): boolean
+  heed(reactor: NativeReactor, guard: number): Answer<boolean>
+  abandon(reactor: NativeReactor, guard: number): [name: string, left: number] | null
+  give(reactor: NativeReactor, question: number, user?: string, password?: string, why?: string): void
+  listen(reactor: NativeReactor, level?: number): Answer<boolean>
+
   open(reactor: NativeReactor, url: string | undefined, options: object, source: number | undefined): Answer<NativeHandle>
   /** The shapes of all options, in the core's spelling. */
   options(): Record<'lock' | 'connect' | 'require', Record<string, string>>

@@ -3,12 +3,12 @@ import { Socket } from 'node:net'
 
 import { checked, errorOf, type Failure } from './errors'
 import { type Heard, tell } from './log'
-import { Answer, Kind, native, type NativeHandle, type NativeReactor, NUMBERS, type Told, type Word } from './native'
+import { Answer, type Grant, Kind, native, type NativeHandle, type NativeReactor, NUMBERS, type Told, type Word } from './native'
 import type { LossReason } from './records'
 import { later, onAbort, soon } from './time'
 
-/** Who awaits what job. */
-const open = new Map<number, (told: unknown) => void>()
+/** Who awaits what job, by its number, which is another's once this one has ended: a map costs more than all else that is done here. */
+const open: (((told: unknown) => void) | undefined)[] = []
 /** Who wants to know of what guard's loss. */
 const watched = new Map<number, (why: LossReason) => void>()
 const heeded = new Map<number, (() => void)[]>()
@@ -38,7 +38,7 @@ const READS = process.versions['bun'] === undefined
 
 /** The one reactor of this thread, made at first need. */
 export function reactor(): NativeReactor {
-  return (made ??= new native.Reactor(called, READS, everyday))
+  return (made ??= native.start(called, READS, everyday))
 }
 
 /** How many turns follow one another before timers and sockets have theirs: what is granted at once is asked for again at once. */
@@ -57,13 +57,13 @@ function schedule(): void {
 function called(): void {
   scheduled = false
   turns = 1
-  hear(reactor().turn())
+  hear(native.turn(reactor()))
 }
 
 function goOn(): void {
   scheduled = false
   turns++
-  hear(reactor().goOn())
+  hear(native.goOn(reactor()))
 }
 
 /** What is done with what is told, by its kind. */
@@ -107,9 +107,13 @@ function hear(told: Told): void {
 
 function hearEveryday(count: number): void {
   for (let at = 0; at < count * NUMBERS; at += NUMBERS) {
-    const [job, depth] = [everyday[at] as number, everyday[at + 4] as number]
-    settle(job, depth === 0 ? 'released' : [everyday[at + 1], everyday[at + 2], everyday[at + 3], depth])
+    const depth = everyday[at + 4] as number
+    settle(everyday[at] as number, depth === 0 ? 'released' : grantAt(at, depth))
   }
+}
+
+function grantAt(at: number, depth: number): Grant {
+  return { guard: everyday[at + 1] as number, token: everyday[at + 2] as number, epoch: everyday[at + 3] as number, depth }
 }
 
 const sockets = new Map<number, Socket>()
@@ -118,7 +122,7 @@ const sockets = new Map<number, Socket>()
 function read(number: number, fd: number): void {
   const feed = (length: number, bytes: Uint8Array): void => {
     turns = 0
-    hear(reactor().feed(number, bytes, length))
+    hear(native.feed(reactor(), number, bytes, length))
   }
   const callback = (length: number, bytes: Uint8Array): boolean => (feed(length, bytes), true)
   const options = { fd, readable: true, writable: false, onread: { buffer: Buffer.allocUnsafeSlow(16_384), callback } }
@@ -131,7 +135,7 @@ function read(number: number, fd: number): void {
     soon(() => feed(0, NOTHING))
     return
   } finally {
-    reactor().taken(number)
+    native.taken(reactor(), number)
   }
   sockets.set(number, socket)
   // What failed has ended, and is dialled again where it is wanted.
@@ -147,15 +151,15 @@ function read(number: number, fd: number): void {
 const NOTHING = new Uint8Array(0)
 
 function settle(job: number, told: unknown): void {
-  const resolve = open.get(job)
-  open.delete(job)
+  const resolve = open[job]
+  open[job] = undefined
   resolve?.(told)
 }
 
 /** What comes of a job that was begun: its result, or the error that it failed with. */
 export function outcome<T>(begun: Answer<number>): Promise<Answer<T>> {
   const job = started(begun)
-  return new Promise(resolve => open.set(job, resolve as (told: unknown) => void))
+  return new Promise(resolve => (open[job] = resolve as (told: unknown) => void))
 }
 
 /** The same, until `signal` aborts, if there is one: then the job is given up, and what it got given back. */
@@ -167,29 +171,34 @@ export function attempt<T>(begun: Answer<number>, signal: AbortSignal | undefine
       giveUp(job)
       reject(signal.reason as Error)
     })
-    open.set(job, told => {
+    open[job] = told => {
       listensNoMore()
       resolve(told as Answer<T>)
-    })
+    }
   })
 }
 
 /** Nobody wants what comes of a job any more. */
 export function giveUp(job: number): void {
-  open.delete(job)
-  reactor().forget(job)
+  open[job] = undefined
+  native.forget(reactor(), job)
   schedule()
+}
+
+/** Begins an operation of the native layer, for an acquisition of that number if it is one. */
+export function begin(of: NativeHandle, operation: string, words: Word[], owner?: number): Answer<number> {
+  return native.begin(reactor(), of, operation, words, owner)
 }
 
 /** What an operation of the native layer ends with. */
 export async function ask<T>(of: NativeHandle, operation: string, ...words: Word[]): Promise<T> {
-  return checked(await outcome<T>(reactor().begin(of, operation, words)))
+  return checked(await outcome<T>(begin(of, operation, words)))
 }
 
 /** The same of one that waits for others, as `within` says. */
 export async function wait<T>(of: NativeHandle, operation: string, { timeout, signal }: Within, owner?: number): Promise<T> {
   signal?.throwIfAborted()
-  return checked(await attempt<T>(reactor().begin(of, operation, [timeout], owner), signal))
+  return checked(await attempt<T>(begin(of, operation, [timeout], owner), signal))
 }
 
 /** How an operation waits for others: for how many milliseconds, and until what. */
@@ -212,7 +221,7 @@ export function numberOf(begun: number): number {
 /** Has `lost` called once, if the guard is lost before it ends. */
 export function watch(guard: number, lost: (why: LossReason) => void): void {
   watched.set(guard, lost)
-  reactor().watch(guard)
+  native.watch(reactor(), guard)
   schedule()
 }
 
@@ -221,7 +230,7 @@ export function heed(guard: number, asked: () => void): void {
   const others = heeded.get(guard)
   heeded.set(guard, [...(others ?? []), asked])
   if (others !== undefined) return
-  reactor().heed(guard)
+  native.heed(reactor(), guard)
   schedule()
 }
 
@@ -259,12 +268,12 @@ async function answer(source: number, question: number): Promise<void> {
     const found: unknown = await ask()
     const { user = '', password } = (found ?? {}) as Partial<Credentials>
     if (typeof user === 'string' && typeof password === 'string' && user.isWellFormed() && password.isWellFormed()) {
-      reactor().give(question, user, password)
+      native.give(reactor(), question, user, password)
     } else {
       // What it is instead may be half a secret.
-      reactor().give(question, undefined, undefined, 'the credentials function must return { user, password }, two strings')
+      native.give(reactor(), question, undefined, undefined, 'the credentials function must return { user, password }, two strings')
     }
   } catch (error) {
-    reactor().give(question, undefined, undefined, `the credentials function threw ${String(error)}`)
+    native.give(reactor(), question, undefined, undefined, `the credentials function threw ${String(error)}`)
   }
 }

@@ -6,7 +6,7 @@ import { type AcquireOptions, within } from './asking'
 import type { Answer, Grant, NativeHandle } from './native'
 import { type Duration, text } from './options'
 import { OURS, only } from './ours'
-import { attempt, outcome, reactor, wait } from './reactor'
+import { attempt, begin, outcome, wait } from './reactor'
 import type { LossReason, ReleaseOutcome } from './records'
 import { block, granted, mayBeEndless, newNumber } from './waits'
 
@@ -58,7 +58,7 @@ export class MultiLock {
   }
 
   #begin(timeout: number | undefined, number: number): Answer<number> {
-    return reactor().begin(this.#native, 'acquire', [timeout], number)
+    return begin(this.#native, 'acquire', [timeout], number)
   }
 
   #guard(named: Named[]): MultiGuard {
