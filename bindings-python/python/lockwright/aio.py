@@ -19,7 +19,7 @@ import functools
 import inspect
 import itertools
 import sys
-from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Optional, Tuple, TypeVar
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Coroutine, Dict, Generic, Iterable, List, Optional, Tuple, TypeVar
 
 from lockwright import _lockwright as _native
 from lockwright._beside import Beside
@@ -81,9 +81,16 @@ def connect(
     return Client(_native.connect(url, credentials=credentials, **options))
 
 
-async def _ask(question: Callable[..., _native._Job[_T]], *arguments: Any) -> _T:
+def _ask(question: Callable[..., _native._Job[_T]], *arguments: Any) -> Coroutine[Any, Any, _T]:
     """What `question`, a method of a reactor, is answered."""
-    loop, reactor = here()
+    return _ask_in(here(), question, *arguments)
+
+
+async def _ask_in(
+    place: Tuple[asyncio.AbstractEventLoop, _native.Reactor], question: Callable[..., _native._Job[_T]], *arguments: Any
+) -> _T:
+    """The same in the running loop, for whoever has it at hand: to find it asks the operating system for the process."""
+    loop, reactor = place
     future: "asyncio.Future[None]" = loop.create_future()
     number = question(reactor, future, *arguments)
     try:
@@ -313,8 +320,8 @@ class Client(_Around[_native.Client]):
         await self.close()
 
 
-def _task() -> "asyncio.Task[Any]":
-    task = asyncio.current_task()
+def _task(loop: Optional[asyncio.AbstractEventLoop] = None) -> "asyncio.Task[Any]":
+    task = asyncio.current_task(loop)
     if task is None:
         raise RuntimeError("a lock belongs to a task, and none is running here")
     return task
@@ -325,9 +332,9 @@ _owners: Beside[int] = Beside()
 _numbers = itertools.count(1)
 
 
-def _owner() -> int:
+def _owner(loop: Optional[asyncio.AbstractEventLoop] = None) -> int:
     """The running task's own number."""
-    task = _task()
+    task = _task(loop)
     number = _owners.get(task)
     if number is None:
         number = next(_numbers)
@@ -349,7 +356,8 @@ class Lock(_Named[_native.Lock]):
         return Lock(self._core._for_election(), self._cancel_on_loss)
 
     async def _acquire(self, timeout: Optional[Span]) -> _native.Guard:
-        return await _ask(_native.Reactor.acquire, self._core, timeout, _owner(), False)
+        place = here()
+        return await _ask_in(place, _native.Reactor.acquire, self._core, timeout, _owner(place[0]), False)
 
     async def acquire(self, blocking: bool = True, timeout: Span = -1) -> bool:
         """Whether the lock was acquired in time. A `timeout` of -1 is the lock's own."""
@@ -361,9 +369,10 @@ class Lock(_Named[_native.Lock]):
                     lock=self.name,
                 )
             timeout = 0
-        me = _owner()
+        place = here()
+        me = _owner(place[0])
         try:
-            guard = await _ask(_native.Reactor.acquire, self._core, timeout, me, True)
+            guard = await _ask_in(place, _native.Reactor.acquire, self._core, timeout, me, True)
         except LockTimeout:
             return False
         self._core._pin(guard, False, me)
@@ -375,8 +384,8 @@ class Lock(_Named[_native.Lock]):
         Raises `NotOwned` when nothing is held through this lock, `LockLost` when it was lost before. Cancelling it does
         not take the release back.
         """
-        here()
-        await _ask(_native.Reactor.release, self._core._unpin(_owner()), True)
+        place = here()
+        await _ask_in(place, _native.Reactor.release, self._core._unpin(_owner(place[0])), True)
 
     async def locked(self) -> bool:
         """Whether anybody holds the lock at this moment, in any process."""
