@@ -81,18 +81,14 @@ def connect(
     return Client(_native.connect(url, credentials=credentials, **options))
 
 
-def _ask(question: Callable[..., _native._Job[_T]], *arguments: Any) -> Coroutine[Any, Any, _T]:
-    """What `question`, a method of a reactor, is answered."""
-    return _ask_in(here(), question, *arguments)
+def _asking() -> Tuple[asyncio.AbstractEventLoop, _native.Reactor, "asyncio.Future[None]"]:
+    """The running loop, its reactor, and a future for what that is asked: to find the loop asks the operating system."""
+    loop, reactor = here()
+    return loop, reactor, loop.create_future()
 
 
-async def _ask_in(
-    place: Tuple[asyncio.AbstractEventLoop, _native.Reactor], question: Callable[..., _native._Job[_T]], *arguments: Any
-) -> _T:
-    """The same in the running loop, for whoever has it at hand: to find it asks the operating system for the process."""
-    loop, reactor = place
-    future: "asyncio.Future[None]" = loop.create_future()
-    number = question(reactor, future, *arguments)
+async def _answer(reactor: _native.Reactor, future: "asyncio.Future[None]", number: _native._Job[_T]) -> _T:
+    """What the job of that number is answered; to be awaited at once."""
     try:
         await future
     except BaseException:
@@ -100,6 +96,12 @@ async def _ask_in(
         reactor.forget(number)
         raise
     return reactor.take(number)
+
+
+def _ask(question: Callable[..., _native._Job[_T]], *arguments: Any) -> Coroutine[Any, Any, _T]:
+    """What `question`, a method of a reactor, is answered; to be awaited at once."""
+    _, reactor, future = _asking()
+    return _answer(reactor, future, question(reactor, future, *arguments))
 
 
 async def _of(method: Callable[..., _T], core: object, *arguments: Any) -> _T:
@@ -356,8 +358,8 @@ class Lock(_Named[_native.Lock]):
         return Lock(self._core._for_election(), self._cancel_on_loss)
 
     async def _acquire(self, timeout: Optional[Span]) -> _native.Guard:
-        place = here()
-        return await _ask_in(place, _native.Reactor.acquire, self._core, timeout, _owner(place[0]), False)
+        loop, reactor, future = _asking()
+        return await _answer(reactor, future, reactor.acquire(future, self._core, timeout, _owner(loop), False))
 
     async def acquire(self, blocking: bool = True, timeout: Span = -1) -> bool:
         """Whether the lock was acquired in time. A `timeout` of -1 is the lock's own."""
@@ -369,10 +371,10 @@ class Lock(_Named[_native.Lock]):
                     lock=self.name,
                 )
             timeout = 0
-        place = here()
-        me = _owner(place[0])
+        loop, reactor, future = _asking()
+        me = _owner(loop)
         try:
-            guard = await _ask_in(place, _native.Reactor.acquire, self._core, timeout, me, True)
+            guard = await _answer(reactor, future, reactor.acquire(future, self._core, timeout, me, True))
         except LockTimeout:
             return False
         self._core._pin(guard, False, me)
@@ -384,8 +386,8 @@ class Lock(_Named[_native.Lock]):
         Raises `NotOwned` when nothing is held through this lock, `LockLost` when it was lost before. Cancelling it does
         not take the release back.
         """
-        place = here()
-        await _ask_in(place, _native.Reactor.release, self._core._unpin(_owner(place[0])), True)
+        loop, reactor, future = _asking()
+        await _answer(reactor, future, reactor.release(future, self._core._unpin(_owner(loop)), True))
 
     async def locked(self) -> bool:
         """Whether anybody holds the lock at this moment, in any process."""
@@ -703,9 +705,11 @@ class Semaphore(Lock):
         """
         here()
         guards = self._core._unpin_several(n, _owner())
-        ended = await asyncio.gather(
-            *(_ask(_native.Reactor.release, guard, True) for guard in guards), return_exceptions=True
-        )
+
+        async def give_back(guard: _native.Guard) -> str:
+            return await _ask(_native.Reactor.release, guard, True)
+
+        ended = await asyncio.gather(*map(give_back, guards), return_exceptions=True)
         # One that was lost does not keep the others from being given back.
         given_back(ended)
 
@@ -829,8 +833,7 @@ class _Interruption:
 
 def _watch(guard: _native.Guard, tell: Callable[[str], object]) -> Callable[[], None]:
     """Has `tell(why)` called in this loop when the guard is lost. Returns what ends that."""
-    loop, reactor = here()
-    future: "asyncio.Future[None]" = loop.create_future()
+    _, reactor, future = _asking()
     number = reactor.lost(future, guard)
 
     def told(_: "asyncio.Future[None]") -> None:
