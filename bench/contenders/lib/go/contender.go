@@ -162,7 +162,7 @@ func work(c contender, servers []*url.URL) {
 }
 
 func main() {
-	contenders := append([]contender{etcdMutex, zookeeperLock, rueidisLock, redsyncMutex}, databaseLocks...)
+	contenders := append([]contender{etcdMutex, zookeeperLock, rueidisLock, redsyncMutex, bsmRedislock}, databaseLocks...)
 	if os.Args[1] == "list" {
 		for _, c := range contenders {
 			c.offer()
