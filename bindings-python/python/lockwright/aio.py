@@ -703,8 +703,8 @@ class Semaphore(Lock):
         Raises `OverReleased`, which is a `ValueError`, and gives back nothing, when fewer are held through this object;
         `LockLost` when one was lost before. Cancelling it does not take the release back.
         """
-        here()
-        guards = self._core._unpin_several(n, _owner())
+        loop, _ = here()
+        guards = self._core._unpin_several(n, _owner(loop))
 
         async def give_back(guard: _native.Guard) -> str:
             return await _ask(_native.Reactor.release, guard, True)

@@ -181,32 +181,34 @@ const LOCKS: u64 = 24;
 const ROUNDS: u64 = 60;
 const CLIENTS: u64 = 2;
 
-/// Raises what each lock protects, by a task of each client for each of them, and calls `meanwhile` now and then.
+/// Raises what each lock protects, by a task of each client for each of them, and calls `meanwhile` twenty times.
 async fn count(uri: &str, mut meanwhile: impl FnMut()) -> (Vec<Arc<Counted>>, Vec<crate::Client>) {
     let counted: Vec<Arc<Counted>> = (0..LOCKS).map(|_| Arc::default()).collect();
     let (mut clients, mut tasks) = (Vec::new(), Vec::new());
+    let (raised, mut told) = tokio::sync::mpsc::unbounded_channel();
     for _ in 0..CLIENTS {
         let client = crate::connect(uri).await.unwrap();
         for (at, counted) in counted.iter().enumerate() {
-            let (lock, counted) = (client.lock(&at.to_string()).build().unwrap(), counted.clone());
+            let lock = client.lock(&at.to_string()).build().unwrap();
+            let (counted, raised) = (counted.clone(), raised.clone());
             tasks.push(tokio::spawn(async move {
                 for _ in 0..ROUNDS {
                     let guard = lock.acquire().await.unwrap();
                     counted.raise(guard.token().n).await;
+                    raised.send(()).unwrap();
                     let _ = guard.release().await.unwrap();
                 }
             }));
         }
         clients.push(client);
     }
-    let all = || counted.iter().map(|counted| counted.count.load(Ordering::SeqCst)).sum::<u64>();
-    let (mut next, step) = (0, LOCKS * ROUNDS * CLIENTS / 20);
-    while !tasks.iter().all(tokio::task::JoinHandle::is_finished) {
-        if all() >= next {
-            next += step;
+    drop(raised);
+    let mut all = 0;
+    while told.recv().await.is_some() {
+        all += 1;
+        if all % (LOCKS * ROUNDS * CLIENTS / 20) == 0 {
             meanwhile();
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     for task in tasks {
         task.await.unwrap();
