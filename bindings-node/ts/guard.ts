@@ -156,7 +156,7 @@ export class Guard implements AsyncDisposable {
   }
 
   /**
-   * Makes the lease last `ttl` (20 ms to 24 h) from now, and at every renewal.
+   * Makes the lease last at least `ttl` (20 ms to 24 h) from now, and at every renewal.
    *
    * @throws {@link LockLost} when it is not held any more, {@link InvalidConfig}, {@link NotOwned}.
    */

@@ -102,7 +102,7 @@ impl Guard {
         self.held.why().map(|why| why.code().to_owned())
     }
 
-    /// Makes the lease last `ttl` from now, and at every renewal.
+    /// Makes the lease last at least `ttl` from now, and at every renewal.
     pub fn extend(&self, ttl: &Zval) -> PhpResult<()> {
         self.held.extend(span("extend", "ttl", ttl)?).map_err(thrown)
     }

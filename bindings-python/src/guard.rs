@@ -168,7 +168,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Makes the lease last `ttl` seconds from now, and at every renewal.
+    /// Makes the lease last at least `ttl` seconds from now, and at every renewal.
     fn extend(&self, py: Python<'_>, ttl: Span) -> PyResult<()> {
         let ttl = ttl.check_ttl(py, "extend")?;
         Ok(outside(py, || self.held.extend(ttl)).map_err(Raised)?)

@@ -337,6 +337,8 @@ def test_a_store_that_ends_its_connections_is_dialled_anew(
         ("redis://a redis://b redis://c", "unsupported"),
         ("sqlite://", "unsupported"),
         ("etcd://h", "unsupported"),
+        ("lockwright://orders", "unsupported"),
+        ("redis://a,b", "unsupported"),
     ],
 )
 def test_addresses_that_cannot_be_used_are_refused_at_once(connect: Connect, address: str, case: str) -> None:

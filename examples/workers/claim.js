@@ -14,7 +14,8 @@ export default {
     try {
       return await client.lock(`coupon:${name}`).using(guard => claim(`${env.ORIGIN}/coupons/${name}`, guard), { timeout: '10s' })
     } catch (error) {
-      return refused(error.code === 'timeout' ? 504 : 503, error.code ?? 'internal', error.message)
+      // What has no code of a lock's is why the origin could not be asked.
+      return error.code === undefined ? refused(502, 'origin', error.message) : refused(error.code === 'timeout' ? 504 : 503, error.code, error.message)
     } finally {
       await client.close()
     }
@@ -22,11 +23,16 @@ export default {
 }
 
 async function claim(stock, { token, signal }) {
-  const left = Number(await (await fetch(stock, { signal })).text())
+  const answer = await fetch(stock, { signal })
+  const text = await answer.text()
+  if (answer.status === 404) return refused(404, 'not_found', 'there is no such coupon')
+  if (!answer.ok || !/^\d{1,9}$/.test(text)) return refused(502, 'origin', `the origin says what is no stock (status ${answer.status}): nothing was claimed`)
+  const left = Number(text)
   if (left === 0) return Response.json({ claimed: false, left }, { status: 410 })
   const { status } = await fetch(`${stock}?fence=${token}`, { method: 'PUT', body: String(left - 1), signal })
-  if (status !== 204) return refused(503, 'stale_token', 'somebody claimed later and wrote sooner: nothing was claimed')
-  return Response.json({ claimed: true, left: left - 1, token: String(token) })
+  if (status === 204) return Response.json({ claimed: true, left: left - 1, token: String(token) })
+  if (status === 409) return refused(503, 'stale_token', 'somebody claimed later and wrote sooner: nothing was claimed')
+  return refused(502, 'origin', `the origin answers with status ${status}: whether a coupon was claimed is not known`)
 }
 
 function refused(status, code, message) {

@@ -430,7 +430,7 @@ class Guard:
         """
 
     def extend(self, ttl: Span) -> None:
-        """Makes the lease last `ttl` seconds from now, and at every renewal."""
+        """Makes the lease last at least `ttl` seconds from now, and at every renewal."""
 
     def hold_at_least_for(self, span: Span) -> None:
         """However early it is released, the lock stays taken until `span` seconds after it was acquired (at most 24

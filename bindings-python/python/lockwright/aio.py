@@ -923,7 +923,7 @@ class Guard(_Around[_native.Guard]):
         self._core.on_release_requested(tell)
 
     async def extend(self, ttl: Span) -> None:
-        """Makes the lease last `ttl` seconds from now, and at every renewal."""
+        """Makes the lease last at least `ttl` seconds from now, and at every renewal."""
         await _ask(_native.Reactor.extend, self._core, ttl)
 
     def hold_at_least_for(self, span: Span) -> None:

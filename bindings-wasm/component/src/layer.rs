@@ -62,7 +62,7 @@ fn secured(config: Config, given: api::Certificates) -> Result<(Config, Security
         let tls = lockwright_wasm_tls::Tls::new::<Wasi>(&config.host, &given)?;
         return Ok((config, Security::Tls(tls)));
     }
-    let config = config.without_tls(&format!("take {}", network::WITH_TLS))?;
+    let config = config.without_tls(&format!("take {}", network::WITH_TLS))?.of_redis("take redis://")?;
     if ca.is_some() || cert.is_some() || key.is_some() {
         return Err(invalid("certificates are for rediss://, the address with TLS"));
     }

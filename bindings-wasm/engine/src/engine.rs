@@ -172,7 +172,7 @@ impl<S: Store> Engine<S> {
                 random,
                 store_timeout: store.settings().options.store_timeout,
                 inbox_id: None,
-                state: State::Closed,
+                state: if store.pushes() { State::Closed } else { State::Unavailable },
                 alive_until: Time::ZERO,
                 places: Places::new(),
                 next_slot: 0,

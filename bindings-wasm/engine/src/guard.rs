@@ -116,7 +116,7 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// Makes the lease last its ttl, or `ttl`, from now.
+    /// Makes the lease last its ttl, or `ttl`, from now at least.
     ///
     /// # Errors
     /// `invalid_config` for a ttl out of range, `not_owned` where it was given back already.

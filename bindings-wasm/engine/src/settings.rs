@@ -46,12 +46,12 @@ impl Settings {
     }
 }
 
-/// What `read` makes of an address with its options, for a face that shows itself as `language`.
+/// What `read` makes of an address with its options, which go before those of `connect`.
 ///
 /// # Errors
 /// `invalid_config` for what is wrong, and what `read` finds.
-pub(crate) fn read<T>(address: &str, language: &'static str, read: impl FnOnce(&mut Uri) -> Result<T>) -> Result<T> {
-    let mut uri = Uri::parse(address, ConnectOptions { language, ..ConnectOptions::default() })?;
+pub(crate) fn read<T>(address: &str, connect: ConnectOptions, read: impl FnOnce(&mut Uri) -> Result<T>) -> Result<T> {
+    let mut uri = Uri::parse(address, connect)?;
     let read = one_server(&mut uri).and_then(|()| read(&mut uri));
     read.map_err(|error| lockwright_machines::uri::discreet(&uri, error))
 }

@@ -97,6 +97,11 @@ pub trait Store {
     /// The server's clock shows this.
     fn learn(&mut self, _now: Time, _at: StoreTime) {}
 
+    /// Whether it can push to this client at all, as far as that is known before anything is asked.
+    fn pushes(&self) -> bool {
+        true
+    }
+
     /// Hears what is pushed to the client's own inbox.
     fn open_inbox(&mut self, _id: InboxId) {}
 

@@ -14,7 +14,7 @@ use js_sys::{Array, BigInt, Function, Object, Reflect, Uint8Array};
 use lockwright_machines::error::{Error, Kind};
 use lockwright_machines::gate::MAX_IDLE;
 use lockwright_machines::layout_choice::Of;
-use lockwright_machines::options::{self, AcquireOptions, DEFAULT_TTL, Retry};
+use lockwright_machines::options::{self, AcquireOptions, ConnectOptions, DEFAULT_TTL, Retry};
 use lockwright_machines::reach::unknown_host;
 use lockwright_machines::share::Share;
 use lockwright_machines::time::Time;
@@ -96,6 +96,9 @@ enum Pending {
 
 /// What to do for TLS.
 const NO_TLS: &str = "write redis://, and take a transport that has TLS, such as redis(client) of a client with it";
+/// What to do for a lock server.
+const NO_LOCK_SERVER: &str =
+    "give one that does: lockServer(namespace) in a Worker, webSocket(name => socket) elsewhere";
 
 /// A client, with all that is asked of it and held, by numbers.
 #[wasm_bindgen]
@@ -109,13 +112,19 @@ pub struct Core {
 
 #[wasm_bindgen]
 impl Core {
-    /// That of the server at `address`. `random` fills what it is given with random bytes; holders say that they run in
-    /// the process `pid`, 0 where there is none.
+    /// That of the server at `address`, with the options of `given` by their names in JavaScript, spans in
+    /// milliseconds. `random` fills what it is given with random bytes; holders say that they run in the process `pid`,
+    /// 0 where there is none. The transport is this package's own, or `given`, and what `pushes` says is whether the
+    /// server can push by it.
     #[wasm_bindgen(constructor)]
-    pub fn new(address: &str, random: Function, pid: u32) -> Thrown<Core> {
-        let config = Config::read(address, "wasm-js").and_then(|config| config.without_tls(NO_TLS));
+    pub fn new(address: &str, given: &Object, random: Function, pid: u32, is_own: bool, pushes: bool) -> Thrown<Core> {
+        let config = connect(given)
+            .and_then(|connect| Config::read_with(address, connect))
+            .and_then(|config| config.without_tls(NO_TLS))
+            .and_then(|config| if is_own { config.of_redis(NO_LOCK_SERVER) } else { Ok(config) });
         let mut config = config.map_err(thrown)?;
         config.settings.place.1 = pid;
+        config.pushes = pushes;
         let draw = move || {
             let bytes = Uint8Array::new_with_length(16);
             random.call1(&JsValue::NULL, &bytes).ok()?;
@@ -227,9 +236,7 @@ impl Core {
 
     fn options(&self, given: &Object) -> Result<AcquireOptions, Error> {
         let mut all = self.engine.lock_options();
-        for entry in Object::entries(given).iter() {
-            let entry = Array::from(&entry);
-            let (name, value) = (entry.get(0).as_string().unwrap_or_default(), entry.get(1));
+        for (name, value) in entries(given) {
             let span = |value: &JsValue| options::milliseconds("lock", &name, value.as_f64().unwrap_or(f64::NAN));
             match &*name {
                 "ttl" => all.ttl = span(&value)?,
@@ -239,6 +246,7 @@ impl Core {
                 }
                 "renew" => all.renew = value.is_truthy(),
                 "reentrant" => all.reentrant = value.is_truthy(),
+                "revocable" => all.revocable = value.is_truthy(),
                 "atLeastFor" => all.at_least_for = Some(span(&value)?),
                 "retry" => all.retry = retry(&value)?,
                 "maxHold" => all.max_hold = Some(span(&value)?),
@@ -579,6 +587,33 @@ impl Core {
     pub fn hang_up(&mut self) {
         self.engine.hang_up();
     }
+}
+
+/// The names and values of an object.
+fn entries(given: &Object) -> impl Iterator<Item = (String, JsValue)> {
+    Object::entries(given).into_iter().map(|entry| {
+        let entry = Array::from(&entry);
+        (entry.get(0).as_string().unwrap_or_default(), entry.get(1))
+    })
+}
+
+/// How a client reaches its server, where the address does not say otherwise.
+fn connect(given: &Object) -> Result<ConnectOptions, Error> {
+    let mut all = ConnectOptions { language: "wasm-js", ..ConnectOptions::default() };
+    for (name, value) in entries(given) {
+        let span = || options::milliseconds("connect", &name, value.as_f64().unwrap_or(f64::NAN));
+        match &*name {
+            "prefix" => all.prefix = value.as_string().unwrap_or_default(),
+            "connectTimeout" => all.connect_timeout = span()?,
+            "responseTimeout" => all.response_timeout = span()?,
+            "storeTimeout" => all.store_timeout = span()?,
+            "ca" => all.ca = value.as_string(),
+            "cert" => all.cert = value.as_string(),
+            "key" => all.key = value.as_string(),
+            _ => return Err(Error::invalid("connect", format!("there is no option {name:?}"))),
+        }
+    }
+    Ok(all)
 }
 
 fn no_such(what: &str) -> Error {

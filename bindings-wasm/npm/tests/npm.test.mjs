@@ -206,7 +206,50 @@ test('what cannot be honoured is refused at once', async () => {
     assert.throws(() => client.lock('x', options), wasm.InvalidConfig, JSON.stringify(options))
   }
   for (const name of ['', 'a\0b', '\ud800', 7]) assert.throws(() => client.lock(name), wasm.InvalidConfig)
-  assert.throws(() => client.lock('x', { layout: 'nothing' }), wasm.Unsupported)
+  for (const options of [{ layout: 'nothing' }, { reentrant: true }, { atLeastFor: '5s' }, { revocable: true }]) {
+    assert.throws(() => client.lock('x', options), wasm.Unsupported, JSON.stringify(options))
+  }
+})
+
+test('options of connect are those of the address, or refused', async () => {
+  for (const options of [null, 5, { ttl: '5s' }, { transprt: {} }, { transport: 1 }, { transport: {} }, { prefix: 7 }, { prefix: 'a\0' }, { storeTimeout: 'soon' }, { connectTimeout: -1 }, { ca: 'x' }]) {
+    await assert.rejects(wasm.connect(REDIS, options), wasm.InvalidConfig, JSON.stringify(options))
+  }
+  await assert.rejects(wasm.connect(REDIS, { credentials: () => ({}) }), wasm.Unsupported)
+  await assert.rejects(wasm.connect('rediss://h', { ca: 'x' }), wasm.Unsupported)
+  await assert.rejects(wasm.connect('lockwright://orders'), error => error instanceof wasm.Unsupported && /webSocket/.test(error.message))
+  const [one, beside] = [await wasm.connect(REDIS, { prefix: PREFIX }), await wasm.connect(ADDRESS, { prefix: 'another:' })]
+  const guard = await one.lock('prefixed').acquire()
+  for (const same of [other, beside]) assert.equal(await same.lock('prefixed').tryAcquire(), null)
+  await guard.release()
+  await Promise.all([one.close(), beside.close()])
+  const silent = createServer().listen(0, '127.0.0.1')
+  await once(silent, 'listening')
+  const limited = await wasm.connect(`redis://127.0.0.1:${silent.address().port}`, { storeTimeout: 200, connectTimeout: '100ms', responseTimeout: 100 })
+  const began = performance.now()
+  await assert.rejects(limited.lock('x').acquire(), wasm.Unavailable)
+  assert.ok(performance.now() - began < 4_000, 'the limits are heeded')
+  await limited.close()
+  silent.close()
+})
+
+test('the environment may have the address', () => {
+  const program = `
+    import { connect } from ${JSON.stringify(new URL('../dist/index.js', import.meta.url))}
+    console.log(await connect().then(({ address }) => address, ({ code }) => code))
+  `
+  const { LOCKWRIGHT_URL: _, ...env } = process.env
+  const says = more => spawnSync(process.execPath, ['--input-type=module', '-e', program], { env: { ...env, ...more }, encoding: 'utf8' }).stdout.trim()
+  assert.equal(says({}), 'unsupported')
+  assert.equal(says({ LOCKWRIGHT_URL: 'redis://somewhere?prefix=x:' }), 'redis://somewhere:6379/0')
+})
+
+test('what is packed has its types, its licences and a page', () => {
+  const packed = spawnSync('npm', ['pack', '--dry-run', '--json'], { cwd: new URL('..', import.meta.url), encoding: 'utf8' })
+  const files = JSON.parse(packed.stdout)[0].files.map(({ path }) => path)
+  for (const file of ['README.md', 'LICENSE-MIT', 'LICENSE-APACHE', 'THIRD-PARTY-NOTICES.txt', 'dist/index.d.ts', 'wasm/lockwright_bg.wasm', 'wasm/server_bg.wasm']) {
+    assert.ok(files.includes(file), file)
+  }
 })
 
 test('a client that is closed gives all back', async () => {

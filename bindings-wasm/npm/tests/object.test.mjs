@@ -119,6 +119,11 @@ test('the script of examples/workers claims each coupon once', async () => {
     assert.deepEqual(claimed.map(({ left }) => left).sort((a, b) => a - b), Array.from({ length: COUNT }, (_, left) => left))
     assert.deepEqual(answers.filter(({ status }) => status !== 200), Array(10).fill({ status: 410, claimed: false, left: 0 }))
     assert.equal(stocks.left('summer'), 0)
+    const one = name => requests(`${claims.url}/coupons/${name}/claim`, 1, 1, { method: 'POST' }).then(([{ status, code }]) => [status, code])
+    assert.deepEqual(await one('winter'), [404, 'not_found'])
+    stocks.stock('broken', 'no number')
+    assert.deepEqual(await one('broken'), [502, 'origin'])
+    assert.equal(stocks.left('broken'), 'no number')
   } finally {
     await claims.stop()
     stocks.close()
@@ -127,5 +132,6 @@ test('the script of examples/workers claims each coupon once', async () => {
 
 test('what is no client of a lock server is refused, and leaves the others alone', async () => {
   assert.equal((await fetch(`${worker.url}/connect`)).status, 426)
+  assert.deepEqual(await ask('/unbound'), { missing: 'invalid_config', bare: 'unsupported' })
   assert.deepEqual(await ask('/try?lock=after'), { got: true, outcome: 'released' })
 })

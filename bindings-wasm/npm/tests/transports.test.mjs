@@ -75,6 +75,7 @@ test('a connection that is not ours is not logged in, moved or taken where it re
   assert.throws(() => redis(repeats), { code: 'invalid_config', message: /autoResendUnfulfilledCommands/ })
   const prefixes = new Redis(REDIS, { lazyConnect: true, autoResendUnfulfilledCommands: false, keyPrefix: 'app:' })
   assert.throws(() => redis(prefixes), { code: 'invalid_config', message: /keyPrefix/ })
+  for (const nothing of [undefined, null, 'redis://h']) assert.throws(() => redis(nothing), { code: 'invalid_config', message: /ioredis or node-redis/ })
 })
 
 test('what whoever speaks to the server throws is unavailable, and it is asked again', async () => {
@@ -98,7 +99,8 @@ test('over HTTP waiters ask again, and fair is refused', async () => {
   const gateway = createServer(async (request, response) => {
     let body = ''
     for await (const part of request) body += part
-    if (request.url !== '/redis/pipeline' || request.headers.authorization !== 'Bearer let-me') return response.writeHead(401).end()
+    if (request.headers.authorization !== 'Bearer let-me') return response.writeHead(401).end()
+    if (request.url !== '/redis/pipeline') return response.writeHead(404).end()
     asked++
     const answers = await Promise.all(JSON.parse(body).map(words => node.sendCommand(words).then(result => ({ result }), error => ({ error: error.message }))))
     response.end(JSON.stringify(answers))
@@ -106,6 +108,9 @@ test('over HTTP waiters ask again, and fair is refused', async () => {
   await once(gateway, 'listening')
   const url = `http://127.0.0.1:${gateway.address().port}/redis/`
   const clients = await Promise.all([1, 2].map(() => connect(ADDRESS, { transport: rest(url, { token: 'let-me' }) })))
+  assert.throws(() => clients[0].lock('http', { fair: true }), { code: 'unsupported' })
+  const { fair, push } = clients[0].guarantees()
+  assert.deepEqual([fair, push, asked], [false, false, 0], 'before anything was asked')
   let sum = 0
   await Promise.all([...clients, direct].flatMap(client => Array.from({ length: 2 }, async () => {
     for (let left = 5; left > 0; left--) {
@@ -118,11 +123,13 @@ test('over HTTP waiters ask again, and fair is refused', async () => {
   })))
   assert.equal(sum, 30)
   assert.ok(asked > 0)
-  assert.throws(() => clients[0].lock('http', { fair: true }), { code: 'unsupported' })
   await Promise.all(clients.map(client => client.close()))
-  const stranger = await connect(`${ADDRESS}&store_timeout=300ms`, { transport: rest(url) })
-  await assert.rejects(stranger.lock('x').acquire({ timeout: '20s' }), { code: 'unavailable', message: /401/ })
+  const stranger = await connect(ADDRESS, { transport: rest(url) })
+  await assert.rejects(stranger.lock('x').acquire({ timeout: '20s' }), { code: 'auth', retryable: false, message: /401/ })
   await stranger.close()
+  const elsewhere = await connect(ADDRESS, { transport: rest(`${url}/nowhere`, { token: 'let-me' }), storeTimeout: 300 })
+  await assert.rejects(elsewhere.lock('x').acquire({ timeout: '20s' }), { code: 'unavailable', message: /404; see that the url is right/ })
+  await elsewhere.close()
   gateway.close()
   gateway.closeAllConnections()
 })

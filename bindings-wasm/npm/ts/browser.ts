@@ -23,14 +23,13 @@ async function load(): Promise<void> {
  * A client of the Redis server that `options.transport` leads to, such as `rest(url)`: a browser has no connections of its own to one. The first call fetches the
  * module, which bundlers find by its URL.
  *
- * @throws {@link InvalidConfig} or {@link Unsupported} when the address cannot be honoured; {@link Unavailable} when the module could not be loaded: the next
+ * @throws {@link InvalidConfig} or {@link Unsupported} when the address or an option cannot be honoured; {@link Unavailable} when the module could not be loaded: the next
  * call tries again.
  */
-export async function connect(url: string, options: ConnectOptions = {}): Promise<Client> {
-  const { transport } = options
-  if (transport === undefined) {
+export async function connect(url: string, options?: ConnectOptions): Promise<Client> {
+  if (options?.transport === undefined) {
     throw mistake('invalid_config', 'connect', 'there is no TCP here; give a transport, such as rest(url) over HTTP')
   }
   await (ready ??= load())
-  return open(url, transport)
+  return open(url, options)
 }

@@ -10,7 +10,7 @@ export interface IoRedis {
   unsubscribe(channel: string): Promise<unknown>
   on(event: string, listener: (...told: string[]) => void): unknown
   disconnect(): void
-  readonly options: { readonly autoResendUnfulfilledCommands?: boolean; readonly keyPrefix?: string }
+  readonly options: { readonly autoResendUnfulfilledCommands?: boolean | undefined; readonly keyPrefix?: string | undefined }
 }
 
 /** As much of a client of node-redis (4 or later) as is used. */
@@ -20,7 +20,7 @@ export interface NodeRedis {
   connect(): Promise<unknown>
   subscribe(channel: string, listener: (message: string) => void): Promise<unknown>
   unsubscribe(channel: string): Promise<unknown>
-  on(event: string, listener: (...told: never[]) => void): unknown
+  on(event: string, listener: (...told: any[]) => void): unknown
   destroy?(): void
   disconnect?(): Promise<void>
 }
@@ -35,6 +35,7 @@ export interface NodeRedis {
  * before keys (`keyPrefix`, which it does not where it is sent a script): both would do what nobody asked for.
  */
 export function redis(client: IoRedis | NodeRedis): Transport {
+  if (typeof client !== 'object' || client === null) throw mistake('invalid_config', 'connect', 'redis takes a client of ioredis or node-redis')
   if ('sendCommand' in client && !('call' in client)) return bridge(() => nodeRedis(client))
   const { autoResendUnfulfilledCommands, keyPrefix } = (client as IoRedis).options
   if (autoResendUnfulfilledCommands !== false) {

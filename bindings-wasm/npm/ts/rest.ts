@@ -1,4 +1,4 @@
-import { bridge } from './bridge.js'
+import { bridge, type Speaker } from './bridge.js'
 import type { Transport } from './transport.js'
 
 /** Who may ask. */
@@ -17,12 +17,14 @@ export function rest(url: string, { token }: RestOptions = {}): Transport {
   const pipeline = `${url.replace(/\/+$/, '')}/pipeline`
   const post = async (commands: string[][]): Promise<unknown[]> => {
     const response = await fetch(pipeline, { method: 'POST', headers, body: JSON.stringify(commands) })
-    if (!response.ok) throw new Error(`the gateway answered with status ${response.status}`)
+    // As a server says it that lets nobody in.
+    if (response.status === 401 || response.status === 403) throw new Error(`NOPERM the gateway lets this token do nothing (status ${response.status})`)
+    if (!response.ok) throw new Error(`the gateway answered with status ${response.status}; see that the url is right, and that it takes lists of commands at /pipeline`)
     const answers: unknown = await response.json()
     if (!Array.isArray(answers) || answers.length !== commands.length) throw new Error('the gateway did not answer each command')
     return answers
   }
-  return bridge(() => {
+  const speaker = (): Speaker => {
     // One behind the other: a gateway may answer two requests in any order.
     let last: Promise<unknown> = Promise.resolve()
     return {
@@ -36,5 +38,6 @@ export function rest(url: string, { token }: RestOptions = {}): Transport {
         })
       },
     }
-  })
+  }
+  return { ...bridge(speaker), pushes: false }
 }

@@ -16,9 +16,11 @@ export class Running {
   #timer: ReturnType<typeof setTimeout> | undefined
   #dueAt = Infinity
 
-  constructor(url: string, transport: Transport) {
+  /** `isOwn` says that it is the runtime's own transport. */
+  constructor(url: string, options: object, transport: Transport, isOwn: boolean) {
     this.#transport = transport
-    this.#core = told(() => new Core(url, (bytes: Uint8Array) => crypto.getRandomValues(bytes), pid()))
+    const random = (bytes: Uint8Array): unknown => crypto.getRandomValues(bytes)
+    this.#core = told(() => new Core(url, options, random, pid(), isOwn, transport.pushes !== false))
   }
 
   get address(): string {

@@ -20,5 +20,7 @@ export interface Connection {
 
 /** Makes connections. */
 export interface Transport {
+  /** Whether what is pushed can come by them; else waiters ask again by a timer, and `fair` is refused. True unless it says false. */
+  readonly pushes?: boolean | undefined
   connect(host: string, port: number, events: Events): Connection
 }

@@ -1,13 +1,13 @@
 import { type Duplex, duplex } from './duplex.js'
 import type { Transport } from './transport.js'
 
-/** As runtimes have one, as far as it is used. */
+/** As runtimes have one, as far as it is used; each declares it in types of its own, so these take them all. */
 export interface Socket {
   binaryType?: string
   readonly readyState: number
-  send(bytes: Uint8Array): void
+  send(bytes: any): void
   close(): void
-  addEventListener(type: string, listener: (event: never) => void): void
+  addEventListener(type: string, listener: (event: any) => void): void
 }
 
 /** @internal What ends a connection that nobody takes. */

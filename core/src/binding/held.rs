@@ -247,7 +247,7 @@ impl Held {
         work(&*guard.ok_or_else(|| self.over(operation))?)
     }
 
-    /// Makes the lease last `ttl` from now, and at every renewal.
+    /// Makes the lease last at least `ttl` from now, and at every renewal.
     ///
     /// # Errors
     /// As [`blocking::Guard::extend`], and `not_owned`.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lockwright_machines::address::credentials;
 use lockwright_machines::error::Result;
+use lockwright_machines::options::ConnectOptions;
 use lockwright_machines::stores::etcd::lease::whole_seconds;
 use lockwright_machines::stores::etcd::members::members;
 use lockwright_machines::uri::Uri;
@@ -30,7 +31,7 @@ impl Config {
     /// # Errors
     /// `invalid_config` for what is wrong, `unsupported` for what is not to be had in WebAssembly.
     pub fn read(address: &str, language: &'static str) -> Result<Self> {
-        settings::read(address, language, Config::of)
+        settings::read(address, ConnectOptions { language, ..ConnectOptions::default() }, Config::of)
     }
 
     fn of(uri: &mut Uri) -> Result<Self> {

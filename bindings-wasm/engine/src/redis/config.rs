@@ -2,6 +2,7 @@
 
 use lockwright_machines::address::{credentials, invalid};
 use lockwright_machines::error::{Error, Result};
+use lockwright_machines::options::ConnectOptions;
 use lockwright_machines::stores::redis::layouts::tokenless;
 use lockwright_machines::uri::Uri;
 use lockwright_resp::place::{Endpoint, Place};
@@ -20,6 +21,8 @@ pub struct Config {
     pub port: u16,
     /// By TLS, which is between the engine and the socket.
     pub is_secure: bool,
+    /// Whether the server can push to this client at all.
+    pub pushes: bool,
     /// What is known of the client.
     pub settings: Settings,
     pub(super) db: u32,
@@ -52,7 +55,15 @@ impl Config {
     /// # Errors
     /// `invalid_config` for what is wrong, `unsupported` for what is not to be had in WebAssembly.
     pub fn read(address: &str, language: &'static str) -> Result<Self> {
-        settings::read(address, language, Config::of)
+        Config::read_with(address, ConnectOptions { language, ..ConnectOptions::default() })
+    }
+
+    /// The same with these options, where the address does not say otherwise.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_with(address: &str, connect: ConnectOptions) -> Result<Self> {
+        settings::read(address, connect, Config::of)
     }
 
     fn of(uri: &mut Uri) -> Result<Self> {
@@ -62,11 +73,13 @@ impl Config {
             "etcd" | "etcds" => return Err(elsewhere(uri.scheme(), "", ETCD)),
             other => return Err(elsewhere(other, "redis, lockwright", "take redis://")),
         };
+        let ours = if server == Server::Ours { Some(ours(uri)?) } else { None };
+        if !uri.take_more_hosts().is_empty() {
+            let message = "several hosts (a cluster, sentinels) are not to be had in WebAssembly; name one server";
+            return Err(Error::unsupported("connect", message));
+        }
         let place = Place::read(uri)?;
-        let shown = match server {
-            Server::Redis => place.shown(uri.scheme()),
-            Server::Ours => ours(uri)?,
-        };
+        let shown = ours.unwrap_or_else(|| place.shown(uri.scheme()));
         let (host, port) = match place.endpoint {
             Endpoint::Tcp { host, port } => (host, port),
             Endpoint::Unix(_) => {
@@ -77,7 +90,7 @@ impl Config {
         let login = credentials(uri.url())?;
         let has_tokens = server == Server::Ours || tokenless::has_tokens(uri)?;
         let settings = Settings::of(uri, shown, login)?;
-        Ok(Config { server, host, port, is_secure: place.is_secure, db: place.db, has_tokens, settings })
+        Ok(Config { server, host, port, is_secure: place.is_secure, pushes: true, db: place.db, has_tokens, settings })
     }
 
     /// The same for a face without TLS, which says with `advice` what to do instead.
@@ -88,6 +101,19 @@ impl Config {
         match self.is_secure {
             false => Ok(self),
             true => Err(Error::unsupported("connect", format!("TLS is not to be had here; {advice}"))),
+        }
+    }
+
+    /// The same for a transport that reaches Redis alone; `advice` says what to do instead.
+    ///
+    /// # Errors
+    /// `unsupported` for the address of a lock server.
+    pub fn of_redis(self, advice: &str) -> Result<Self> {
+        match self.server {
+            Server::Redis => Ok(self),
+            Server::Ours => {
+                Err(Error::unsupported("connect", format!("a lock server is not reached by this transport; {advice}")))
+            }
         }
     }
 }
@@ -139,6 +165,9 @@ mod tests {
         assert_eq!((secure.is_secure, &*secure.settings.address), (true, "rediss://h:6379/0"));
         assert_eq!(secure.without_tls("").err().map(|error| error.kind()), Some(Kind::Unsupported));
         assert!(!Config::read("redis://h", "wasm")?.without_tls("")?.is_secure);
+        let ours = Config::read("lockwright://orders", "wasm")?.of_redis("").err();
+        assert_eq!(ours.map(|error| error.kind()), Some(Kind::Unsupported));
+        assert_eq!(Config::read("redis://h", "wasm")?.of_redis("")?.host, "h");
         Ok(())
     }
 }

@@ -119,6 +119,10 @@ impl Store for Redis {
         self.requests.learn(now, at);
     }
 
+    fn pushes(&self) -> bool {
+        self.config.pushes
+    }
+
     fn open_inbox(&mut self, id: InboxId) {
         self.inbox.open(&native_scripts::channel(id));
     }

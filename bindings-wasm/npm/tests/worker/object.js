@@ -22,6 +22,10 @@ export default {
       await object().fetch('https://locks/evict').catch(() => {})
       return Response.json({})
     }
+    if (pathname === '/unbound') {
+      const code = work => work().then(() => 'fine', error => error.code)
+      return Response.json({ missing: await code(async () => lockServer(undefined)), bare: await code(() => connect('lockwright://orders')) })
+    }
     const client = await connect('lockwright://orders?ttl=5s', { transport: lockServer(LOCKS) })
     try {
       return Response.json(await does[pathname](client, searchParams, ORIGIN))

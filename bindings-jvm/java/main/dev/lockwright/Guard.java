@@ -199,7 +199,7 @@ public final class Guard implements AutoCloseable {
   }
 
   /**
-   * Makes the lease last {@code ttl} (20 ms to 24 hours) from now, and at every renewal.
+   * Makes the lease last at least {@code ttl} (20 ms to 24 hours) from now, and at every renewal.
    *
    * @throws LockException.Lost when the lock is not held any more
    */
