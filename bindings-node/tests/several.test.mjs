@@ -92,7 +92,7 @@ for (const [store, uri] of Object.entries(stores())) {
 
 test('what several locks cannot be is refused, and what cannot be exported stays held', async t => {
   const here = await client(t, stores().memory)
-  for (const names of [[], [''], [5], 'a\0']) assert.throws(() => here.multiLock(names), { code: 'invalid_config' }, inspect(names))
+  for (const names of [[], [''], [5], ['a\0'], 'ab', null, 7]) assert.throws(() => here.multiLock(names), { code: 'invalid_config' }, inspect(names))
   for (const segments of [0, 257, 1.5, -1, NaN, '3']) assert.throws(() => here.striped('x', segments), { code: 'invalid_config' })
   assert.throws(() => here.multiLock(['a'], { reentrant: true }), { code: 'unsupported' })
   assert.throws(() => here.striped('a', 2).segment(2), { code: 'invalid_config' })
@@ -184,6 +184,9 @@ test('one of many leads, and others see who', async t => {
     await first.release()
     await (await second).release()
     assert.equal(await election.changed(seen.token, { every: 5 }), undefined)
+    for (const options of [{ every: NaN }, { every: 0 }, { every: -1 }, { every: Infinity }, { signal: { aborted: false } }]) {
+      await assert.rejects(election.changed(1n, options), { code: 'invalid_config' })
+    }
   }
 })
 

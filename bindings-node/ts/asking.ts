@@ -54,10 +54,13 @@ const NOTHING: Within = {}
 export function within(options: AcquireOptions | undefined): Within {
   if (options === undefined) return NOTHING
   const known = checkedOptions<Within>('acquire', options, ACQUIRE)
-  if (known.signal !== undefined && !(known.signal instanceof AbortSignal)) {
-    throw mistake('invalid_config', 'acquire', 'signal must be an AbortSignal')
-  }
+  checkSignal('acquire', known.signal)
   return known
+}
+
+/** @internal Refuses what is no signal. */
+export function checkSignal(operation: string, signal: unknown): void {
+  if (signal !== undefined && !(signal instanceof AbortSignal)) throw mistake('invalid_config', operation, 'signal must be an AbortSignal')
 }
 
 /** @internal The options of a lock, as the native layer takes them. */

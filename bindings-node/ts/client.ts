@@ -7,7 +7,7 @@ import { Latch, type LatchOptions } from './latch'
 import { Lock, type LockOptions } from './lock'
 import { type Metrics, metricsOf } from './metrics'
 import { native, type NativeHandle } from './native'
-import { BARRIER, CONNECT, count, type Duration, LATCH, milliseconds, options as checkedOptions, REQUIRE, SEMAPHORE, text, token } from './options'
+import { BARRIER, CONNECT, count, type Duration, LATCH, milliseconds, options as checkedOptions, REQUIRE, SEMAPHORE, text, texts, token } from './options'
 import { OURS, only } from './ours'
 import { printable } from './printable'
 import { ask, type CredentialsSource, forgetSource, registerSource, reactor } from './reactor'
@@ -161,7 +161,7 @@ export class Client implements AsyncDisposable {
    * @throws {@link InvalidConfig} for no name at all, {@link Unsupported} for `reentrant`; else as {@link lock}.
    */
   multiLock(names: Iterable<string>, options?: LockOptions): MultiLock {
-    const list = Array.from(names, name => text('lock', 'name', name))
+    const list = texts('lock', 'names', names)
     return MultiLock.make(checked(this.#native.multiLock(list, wanted(options))), this.#native)
   }
 

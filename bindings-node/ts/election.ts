@@ -1,3 +1,4 @@
+import { checkSignal } from './asking'
 import type { Client } from './client'
 import { LockLost, mistake, Unavailable } from './errors'
 import type { Guard } from './guard'
@@ -22,7 +23,7 @@ export interface Leader {
 
 /** How an observer looks. */
 export interface ObserveOptions {
-  /** The time between two looks; 500 ms. */
+  /** The time between two looks, 1 ms to 24 h; 500 ms. */
   readonly every?: Duration | undefined
   /** Ends it. */
   readonly signal?: AbortSignal | undefined
@@ -36,6 +37,8 @@ export interface RunOptions {
 
 /** How often an observer looks, and a candidate asks a store that does not answer, in milliseconds. */
 const EVERY = 500
+
+const DAY = 86_400_000
 
 /** Whether a candidate goes on after it. */
 function mayComeBack(error: unknown): boolean {
@@ -81,7 +84,7 @@ export class Election {
    */
   async run<T>(proclaims: string, work: (guard: Guard, signal: AbortSignal) => T | PromiseLike<T>, options?: RunOptions): Promise<T> {
     const { signal } = checkedOptions<{ signal?: AbortSignal }>('run', options, RUN)
-    if (signal !== undefined && !(signal instanceof AbortSignal)) throw mistake('invalid_config', 'run', 'signal must be an AbortSignal')
+    checkSignal('run', signal)
     const seat = this.#seat(proclaims)
     for (;;) {
       let leading: Guard | undefined
@@ -115,6 +118,8 @@ export class Election {
   async changed(known?: bigint, options?: ObserveOptions): Promise<Leader | undefined> {
     if (known !== undefined) token('changed', known)
     const { every = EVERY, signal } = checkedOptions<{ every?: number; signal?: AbortSignal }>('changed', options, OBSERVE)
+    if (!(every >= 1 && every <= DAY)) throw mistake('invalid_config', 'changed', `every is ${every} ms; it must be 1 ms to 24 h`)
+    checkSignal('changed', signal)
     for (;;) {
       signal?.throwIfAborted()
       const leader = await this.leader()

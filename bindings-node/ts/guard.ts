@@ -176,7 +176,7 @@ export class Guard implements AsyncDisposable {
   }
 
   /**
-   * Has a reader of a read/write lock become its writer, under a new token, if it is the only one and nobody waits to write.
+   * Has a reader of a read/write lock become its writer, under a new token, if it is the only one.
    * Whether it did.
    *
    * @throws As {@link downgrade}.

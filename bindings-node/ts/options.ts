@@ -84,6 +84,12 @@ export function text(operation: string, what: string, value: unknown): string {
   return value
 }
 
+/** Several of them. */
+export function texts(operation: string, what: string, values: unknown): string[] {
+  if (typeof values !== 'object' || values === null || !(Symbol.iterator in values)) throw invalid(operation, `the ${what} must be a list of strings`)
+  return Array.from(values as Iterable<unknown>, value => text(operation, 'name', value))
+}
+
 export function token(operation: string, value: unknown): bigint {
   if (typeof value !== 'bigint') throw invalid(operation, 'the token must be a bigint, as inspect shows it')
   return value

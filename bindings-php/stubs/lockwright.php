@@ -776,7 +776,7 @@ final class Election
 
     /**
      * Waits until somebody else leads than the one with the token `known`, looking each `every` (0.5 s); null when
-     * nobody leads any more.
+     * nobody leads any more. `every` is 0.001 to 86,400 s: another is InvalidConfig.
      */
     public function changed(int|string|null $known = null, int|float|string|null $every = null): ?array {}
 }

@@ -246,6 +246,18 @@ def test_one_of_many_leads(url, name):
         assert b.election(name).changed(seen.token, every=0.01) is None
 
 
+@pytest.mark.parametrize("every", [0, -1, float("nan"), float("inf"), "1"])
+def test_what_is_no_time_between_two_looks_is_refused(url, name, every):
+    async def asked():
+        async with aio.connect(url) as client:
+            await client.election(name).changed(1, every=every)
+
+    with lockwright.connect(url) as client, pytest.raises(lockwright.InvalidConfig, match="every is"):
+        client.election(name).changed(1, every=every)
+    with pytest.raises(lockwright.InvalidConfig, match="every is"):
+        asyncio.run(asked())
+
+
 def test_a_task_does_the_job_and_leads(url, name):
     made = []
 

@@ -129,6 +129,10 @@ def test_one_leads_and_all_see_who(connect: Connect, native: lockwright.Client) 
             election.campaign("edge:2", 50)
         assert refused.value.case == "timeout"
         other.release()
+    for every in (0, 86_400_001):
+        with pytest.raises(Failed) as refused:
+            election.changed(1, every)
+        assert refused.value.case == "invalid-config"
 
 
 def test_several_are_held_or_none(connect: Connect, native: lockwright.Client) -> None:

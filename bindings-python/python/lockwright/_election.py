@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Generic, Optional, TypeVar
 
-from lockwright._errors import LockLost, Unavailable
+from lockwright._errors import InvalidConfig, LockLost, Unavailable
 from lockwright._lockwright import Client, Guard
 from lockwright._records import Inspection, Span
 from lockwright._several import shown
@@ -16,6 +16,10 @@ _T = TypeVar("_T")
 
 EVERY = 0.5
 """How often, in seconds, a store that does not answer is asked again."""
+
+
+SHORTEST, LONGEST = 0.001, 86_400.0
+"""How long an observer may wait between two looks, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,12 @@ def leader_of(seen: Inspection) -> Optional[Leader]:
     if holder is None:
         return None
     return Leader(holder.label, holder.host, holder.pid, holder.language, holder.first_token, holder.held_for)
+
+
+def check_every(every: float) -> None:
+    """Raises for what is no time between two looks."""
+    if not isinstance(every, (int, float)) or not SHORTEST <= every <= LONGEST:
+        raise InvalidConfig(f"every is {every!r}; it must be 0.001 to 86,400 seconds", operation="changed")
 
 
 def is_news(leader: Optional[Leader], known: Optional[int]) -> bool:
@@ -93,8 +103,9 @@ class Election(Candidacy[Client]):
         return leader_of(self._client.lock(self.name, **self._options)._for_election().inspect())
 
     def changed(self, known: Optional[int] = None, every: float = 0.5) -> Optional[Leader]:
-        """Waits until somebody else leads than the one with the token `known`, looking each `every` seconds; None when nobody
-        leads any more."""
+        """Waits until somebody else leads than the one with the token `known`, looking each `every` seconds, 0.001 to 86,400;
+        None when nobody leads any more. Raises InvalidConfig for another `every`."""
+        check_every(every)
         while True:
             leader = self.leader()
             if is_news(leader, known):

@@ -25,7 +25,7 @@ from lockwright import _lockwright as _native
 from lockwright._beside import Beside
 from lockwright._errors import Forked, InvalidConfig, LockError, LockLost, LockTimeout, NotOwned, Unavailable
 from lockwright._guarded import LockOf, by_key
-from lockwright._election import EVERY, Candidacy, Leader, is_news, leader_of
+from lockwright._election import EVERY, Candidacy, Leader, check_every, is_news, leader_of
 from lockwright._once import OneAtATime
 from lockwright._reactors import here
 from lockwright._records import Arrival, ConnectOptions, Guarantees, Health, Inspection, LockOptions, Metrics, Requirements, Span
@@ -641,8 +641,9 @@ class Election(Candidacy[Client]):
         return leader_of(await self._client.lock(self.name, **self._options)._for_election().inspect())
 
     async def changed(self, known: Optional[int] = None, every: float = 0.5) -> Optional[Leader]:
-        """Waits until somebody else leads than the one with the token `known`, looking each `every` seconds; None when nobody
-        leads any more."""
+        """Waits until somebody else leads than the one with the token `known`, looking each `every` seconds, 0.001 to 86,400;
+        None when nobody leads any more. Raises InvalidConfig for another `every`."""
+        check_every(every)
         while True:
             leader = await self.leader()
             if is_news(leader, known):

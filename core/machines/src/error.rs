@@ -223,6 +223,12 @@ impl Error {
 /// The error of a wait that reached its limit of `waited`, of what is held by `who` and was waited for behind at most
 /// `ahead` others, if that is known.
 pub fn timed_out(waited: Duration, who: Option<&str>, ahead: Option<u32>) -> Error {
+    // What is left of a limit for several locks has parts of a millisecond, which tell nobody anything.
+    let waited = if waited < Duration::from_millis(1) {
+        waited
+    } else {
+        Duration::from_millis(waited.as_micros().div_ceil(1_000) as u64)
+    };
     let place = ahead.map_or_else(String::new, |ahead| format!("; this call was {} in line", ordinal(ahead)));
     let message = match who {
         None if waited.is_zero() => Cow::Borrowed("somebody else holds it; wait with a time limit, or try again later"),

@@ -12,6 +12,8 @@ import java.util.concurrent.CompletableFuture;
 public final class Election extends Options<Election> {
   /** How often an observer looks, and a candidate asks a store that does not answer. */
   private static final Duration EVERY = Duration.ofMillis(500);
+  private static final Duration SHORTEST = Duration.ofMillis(1);
+  private static final Duration LONGEST = Duration.ofDays(1);
 
   /** Who leads; {@code token} is higher with every leader, {@code leadsFor} null where the store cannot tell. */
   public record Leader(String proclaims, String host, long pid, String language, long token, Duration leadsFor) {}
@@ -104,8 +106,15 @@ public final class Election extends Options<Election> {
     return changed(known, EVERY);
   }
 
-  /** As {@link #changed(Long)}, looking so often. */
+  /**
+   * As {@link #changed(Long)}, looking so often: every 1 ms to 24 hours.
+   *
+   * @throws LockException.InvalidConfig for another time between two looks
+   */
   public Leader changed(Long known, Duration every) throws InterruptedException {
+    if (every.compareTo(SHORTEST) < 0 || every.compareTo(LONGEST) > 0) {
+      throw new LockException.InvalidConfig("changed", "every is " + every + "; it must be 1 ms to 24 h");
+    }
     while (true) {
       Leader leader = leader();
       if (leader == null ? known != null : known == null || known != leader.token) {

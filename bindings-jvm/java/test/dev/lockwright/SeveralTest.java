@@ -180,6 +180,9 @@ class SeveralTest {
     assertEquals(leads.token(), election.changed(null).token());
     leads.release();
     assertNull(election.changed(leads.token(), Duration.ofMillis(1)));
+    for (Duration every : new Duration[] {Duration.ZERO, Duration.ofMillis(-1), Duration.ofDays(2)}) {
+      assertThrows(LockException.InvalidConfig.class, () -> election.changed(1L, every));
+    }
   }
 
   @Test
