@@ -291,6 +291,23 @@ def test_a_store_that_does_not_answer_is_unavailable(connect: Connect, silent: s
     assert error.case == "unavailable" and time.monotonic() - begun < 5
 
 
+def test_a_renewal_that_is_not_answered_in_time_is_unavailable(connect: Connect, address: str) -> None:
+    guard = connect(address + "&response_timeout=100ms&store_timeout=300ms").lock("paused", ttl=20_000).acquire()
+    redis.Redis.from_url(os.environ["LOCKWRIGHT_TEST_REDIS"]).client_pause(1_500)
+    with pytest.raises(Failed) as refused:
+        guard.renew()
+    assert (refused.value.case, refused.value.retryable) == ("unavailable", True)
+    assert guard.remaining > 10_000 and guard.lost is None
+    for _ in range(50):
+        try:
+            guard.renew()
+            break
+        except Failed as error:
+            assert error.case == "unavailable"
+    assert guard.remaining > 19_000
+    assert guard.release() == "released"
+
+
 def test_what_is_no_redis_server_is_told(connect: Connect, web: str) -> None:
     error = failure(connect(web + SHORT))
     assert error.case == "protocol" and "HTTP/1.1" in str(error)

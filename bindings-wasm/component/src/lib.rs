@@ -132,6 +132,12 @@ impl Shared {
         self.until(None, move |engine, _| engine.is_settled(ticket)).await
     }
 
+    /// The same for as long as a server may keep silent.
+    async fn until_settled_in_time(&self, ticket: Ticket) -> Time {
+        let limit = host::now().after(self.read(|engine| engine.settings().store_timeout()));
+        self.until(Some(limit), move |engine, _| engine.is_settled(ticket)).await
+    }
+
     /// What became of an acquisition of what is held.
     async fn concluded(&self, asked: Asked) -> core::Result<Outcome> {
         let pending = self.pending(asked.clone(), Engine::abandon);
@@ -367,6 +373,13 @@ impl Guard {
         self.client.with(|engine, now| look(engine, now, &mut self.guard.borrow_mut()))
     }
 
+    /// What was asked of the guard is forgotten with the call that waits for it.
+    fn pending(&self, ticket: Ticket) -> Pending<'_, (&Guard, Ticket)> {
+        self.client.pending((self, ticket), |engine, now, (guard, ticket)| {
+            engine.forget_answer(now, &guard.guard.borrow(), ticket);
+        })
+    }
+
     /// Asks something of the guard, and hands on what is answered.
     async fn answered<T>(
         &self,
@@ -374,10 +387,7 @@ impl Guard {
         read: impl FnOnce(&mut Engine, Time, &mut lockwright_wasm_engine::Guard, Ticket) -> core::Result<T>,
     ) -> Result<T, api::Error> {
         let ticket = self.with(ask).map_err(refused)?;
-        let forget = |engine: &mut Engine, now, (guard, ticket): (&Guard, Ticket)| {
-            engine.forget_answer(now, &guard.guard.borrow(), ticket);
-        };
-        let pending = self.client.pending((self, ticket), forget);
+        let pending = self.pending(ticket);
         let now = self.client.until_settled(ticket).await;
         pending.ended();
         self.client.read(|engine| read(engine, now, &mut self.guard.borrow_mut(), ticket)).map_err(refused)
@@ -412,11 +422,11 @@ impl api::GuestGuard for Guard {
 
     async fn renew(&self, ttl: Option<api::Milliseconds>) -> Result<(), api::Error> {
         let ttl = ttl.map_or(self.ttl, Duration::from_millis);
-        self.answered(
-            |engine, now, guard| engine.renew(now, guard, ttl),
-            |engine, now, guard, ticket| engine.renewed(now, guard, ticket),
-        )
-        .await
+        let ticket = self.with(|engine, now, guard| engine.renew(now, guard, ttl)).map_err(refused)?;
+        let pending = self.pending(ticket);
+        let now = self.client.until_settled_in_time(ticket).await;
+        pending.ended();
+        self.client.read(|engine| engine.renewed(now, &self.guard.borrow(), ticket)).map_err(refused)
     }
 
     async fn release(&self) -> Result<api::ReleaseOutcome, api::Error> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lockwright_machines::error as core;
 use lockwright_machines::lease::Inspection;
+use lockwright_machines::options::MAX_TTL;
 use lockwright_machines::time::Time;
 use lockwright_wasm_engine::{Guard, Ticket};
 use maybe_async::maybe_async;
@@ -146,6 +147,12 @@ impl api::GuestElection for Election {
         every: Option<api::Milliseconds>,
     ) -> Result<Option<api::Leader>, api::Error> {
         let every = Duration::from_millis(every.unwrap_or(EVERY));
+        if every.is_zero() || every > MAX_TTL {
+            return Err(refused(core::Error::invalid(
+                "changed",
+                format!("every must be 1 ms to 24 h; it is {every:?}"),
+            )));
+        }
         loop {
             let leader = self.look().await?;
             if leader.as_ref().map(|leader| leader.token) != known {
@@ -231,7 +238,7 @@ impl api::GuestMultiGuard for MultiGuard {
         let count = self.guards.borrow().len();
         for at in 0..count {
             let ticket = self.with(|engine, now, guards| engine.renew(now, &guards[at], ttl)).map_err(refused)?;
-            let now = self.client.until_settled(ticket).await;
+            let now = self.client.until_settled_in_time(ticket).await;
             let renewed = |engine: &mut Engine| engine.renewed(now, &self.guards.borrow()[at], ticket);
             self.client.read(renewed).map_err(refused)?;
         }

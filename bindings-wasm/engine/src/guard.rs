@@ -53,6 +53,13 @@ impl Guard {
         if self.is_over { None } else { self.hold.why_lost(now) }
     }
 
+    /// What to say of it, unless it is held.
+    fn no_longer_held(&self, now: Time) -> Option<String> {
+        let why =
+            self.why_lost(now).map(|reason| reason.sentence()).or(self.is_over.then_some("it was released meanwhile"));
+        why.map(|why| format!("the lock is no longer held: {why}"))
+    }
+
     /// What to renew for it to [be firm](Engine::is_firm), unless it is.
     pub(crate) fn unfirm(&self, now: Time, ttl: Duration) -> Option<(u64, HoldId)> {
         (!self.hold.is_firm(now, ttl)).then(|| (self.lock, self.hold.id()))
@@ -139,21 +146,22 @@ impl<S: Store> Engine<S> {
         self.forget(now, lock, ticket, None);
     }
 
-    /// What became of a renewal that is [settled](Self::is_settled).
+    /// What became of a renewal that is [settled](Self::is_settled), or for which nobody waits any longer.
     ///
     /// # Errors
     /// `lost` with the reason, or `unavailable` where the store did not say in time.
     pub fn renewed(&mut self, now: Time, guard: &Guard, ticket: Ticket) -> Result<()> {
-        let error = match self.take(ticket) {
-            Some(Settled::Extended(true)) => return Ok(()),
-            Some(Settled::Refused(Refusal::Failed(error))) => error,
-            _ => match guard.why_lost(now) {
-                Some(reason) => {
-                    let message = format!("the lock was lost: {}; acquire it again", reason.sentence());
-                    Error::new(Kind::Lost, "renew", message)
+        let settled = self.take(ticket);
+        let error = match (settled, guard.no_longer_held(now)) {
+            (Some(Settled::Extended(true)), _) => return Ok(()),
+            (Some(Settled::Refused(Refusal::Failed(error))), _) => error,
+            (_, Some(why)) => Error::new(Kind::Lost, "renew", format!("{why}; acquire it again")),
+            (settled, None) => {
+                if settled.is_none() {
+                    self.forget(now, guard.lock, ticket, None);
                 }
-                None => Error::new(Kind::Unavailable, "renew", "the store did not renew the lease; try again"),
-            },
+                Error::new(Kind::Unavailable, "renew", "the store did not renew the lease; try again")
+            }
         };
         Err(self.on_guard(guard, error))
     }
@@ -179,13 +187,11 @@ impl<S: Store> Engine<S> {
     /// # Errors
     /// `lost` with the reason, and what the store says.
     pub fn changed(&mut self, now: Time, guard: &Guard, ticket: Ticket) -> Result<bool> {
-        let error = match (self.take(ticket), guard.why_lost(now)) {
+        let error = match (self.take(ticket), guard.no_longer_held(now)) {
             (Some(Settled::Changed(true)), _) => return Ok(true),
             (Some(Settled::Refused(Refusal::Failed(error))), None) => error,
             (_, None) => return Ok(false),
-            (_, Some(reason)) => {
-                Error::new(Kind::Lost, "change", format!("the lock is no longer held: {}", reason.sentence()))
-            }
+            (_, Some(why)) => Error::new(Kind::Lost, "change", why),
         };
         Err(self.on_guard(guard, error))
     }
@@ -215,7 +221,7 @@ impl<S: Store> Engine<S> {
                 return Ok(secret::text(attempt, &guard.spot.name));
             }
             Some(Settled::Refused(Refusal::Failed(error))) => return Err(self.on_guard(guard, error)),
-            Some(Settled::Released(ReleaseOutcome::Unknown)) => {
+            None | Some(Settled::Released(ReleaseOutcome::Unknown)) => {
                 let message =
                     "the store did not say whether it was exported, so the lock is given back; acquire it again";
                 Error::new(Kind::Unavailable, "export", message)

@@ -1,6 +1,7 @@
 //! What is known of a client, whatever its server is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockwright_machines::address::invalid;
 use lockwright_machines::error::{Error, Result};
@@ -30,6 +31,11 @@ impl std::fmt::Debug for Login {
 }
 
 impl Settings {
+    /// How long a server that does not answer is asked.
+    pub fn store_timeout(&self) -> Duration {
+        self.options.store_timeout
+    }
+
     /// Those of an address all of which was read, and which is shown as `address`.
     ///
     /// # Errors

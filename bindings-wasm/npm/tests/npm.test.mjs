@@ -139,6 +139,66 @@ test('a lock that is lost is told of by its signal', async () => {
   await assert.rejects(async () => { await guard[Symbol.asyncDispose]() }, wasm.LockLost)
 })
 
+test('a block ends with the loss that the store finds when the lock is given back', async () => {
+  const gone = name => redis('DEL', `lw:{${PREFIX}${name}}`)
+  await assert.rejects(client.lock('m2').using(() => gone('m2')), wasm.LockLost)
+  await assert.rejects(client.multiLock(['m1', 'm2']).using(() => gone('m2')), error => error instanceof wasm.LockLost && error.lock === 'm2')
+  await client.multiLock(['m1', 'm2']).using(() => undefined)
+})
+
+test('a signal that aborts while it is asked for a lock is heeded', async () => {
+  const held = await other.lock('busy').acquire()
+  const guard = await client.lock('short', { ttl: 60, renew: false }).acquire()
+  const { signal } = guard
+  // Nobody hears of the loss before the lock is asked for.
+  for (const until = performance.now() + 100; performance.now() < until;);
+  await assert.rejects(client.lock('busy').acquire({ signal, timeout: '20s' }), wasm.LockLost)
+  assert.equal((await other.inspect('busy')).waiters, 0)
+  await held.release()
+})
+
+test('what is asked of a guard while it is given back is answered', async () => {
+  const lock = client.lock('asked')
+  const guard = await lock.acquire()
+  const [extended, released] = await Promise.allSettled([guard.extend('9s'), guard.release()])
+  assert.ok(extended.reason instanceof wasm.LockLost && /released meanwhile/.test(extended.reason.message), extended.reason)
+  assert.equal(released.value, 'released')
+  const left = await lock.acquire()
+  const [exported, refused] = await Promise.allSettled([left.export('9s'), left.release()])
+  assert.ok(refused.reason instanceof wasm.NotOwned, refused.reason)
+  await left[Symbol.asyncDispose]()
+  await (await lock.resume(exported.value)).release()
+  const { write } = client.rwlock('asked-rw')
+  const writer = await write.acquire()
+  const [, given] = await Promise.allSettled([writer.downgrade(), writer.release()])
+  assert.equal(given.value, 'released')
+  await (await write.acquire({ timeout: 0 })).release()
+})
+
+test('what a silent server does not answer before its client is closed is not known', async () => {
+  const [sockets, proxy] = [[], createServer()]
+  let silent = false
+  proxy.on('connection', socket => {
+    const server = createConnection(Number(new URL(REDIS).port), new URL(REDIS).hostname)
+    sockets.push(socket, server)
+    for (const [from, to] of [[socket, server], [server, socket]]) from.on('error', () => undefined).on('data', bytes => silent || to.write(bytes))
+  })
+  proxy.listen(0, '127.0.0.1')
+  await once(proxy, 'listening')
+  const closing = await wasm.connect(`redis://127.0.0.1:${proxy.address().port}`, { prefix: PREFIX })
+  const guards = await Promise.all(['s1', 's2', 's3', 's4'].map(name => closing.lock(name, { ttl: '1s' }).acquire()))
+  silent = true
+  const ends = Promise.allSettled([guards[0].release(), guards[1].export('5s'), guards[2].extend('5s'), guards[3][Symbol.asyncDispose]()])
+  await closing.close()
+  const [released, exported, extended, disposed] = await ends
+  assert.equal(released.value, 'unknown')
+  assert.ok(exported.reason instanceof wasm.Unavailable, exported.reason)
+  assert.ok(extended.reason instanceof wasm.LockLost, extended.reason)
+  assert.equal(disposed.status, 'fulfilled')
+  for (const socket of sockets) socket.destroy()
+  proxy.close()
+})
+
 test('whoever aborts leaves the line', async () => {
   const held = await other.lock('left').acquire()
   const giveUp = new AbortController()
@@ -206,6 +266,13 @@ test('what cannot be honoured is refused at once', async () => {
     assert.throws(() => client.lock('x', options), wasm.InvalidConfig, JSON.stringify(options))
   }
   for (const name of ['', 'a\0b', '\ud800', 7]) assert.throws(() => client.lock(name), wasm.InvalidConfig)
+  assert.throws(() => client.latch('x', 1, { idle: -5 }), wasm.InvalidConfig)
+  assert.throws(() => client.barrier('x', 1, { ttl: -5 }), wasm.InvalidConfig)
+  for (const names of [null, undefined, 'ab', 7, ['a', 7]]) assert.throws(() => client.multiLock(names), wasm.InvalidConfig, JSON.stringify(names))
+  for (const options of [{ every: NaN }, { every: -1 }, { every: 0 }, { every: Infinity }, { signal: { aborted: false } }]) {
+    await assert.rejects(client.election('x').changed(1n, options), wasm.InvalidConfig, JSON.stringify(options))
+  }
+  for (const address of [5, new URL('redis://h')]) await assert.rejects(wasm.connect(address), wasm.InvalidConfig)
   for (const options of [{ layout: 'nothing' }, { reentrant: true }, { atLeastFor: '5s' }, { revocable: true }]) {
     assert.throws(() => client.lock('x', options), wasm.Unsupported, JSON.stringify(options))
   }

@@ -63,6 +63,29 @@ for (const [name, way] of Object.entries(ways)) {
     assert.deepEqual(await Promise.all([one.barrier('b', 2).wait(), other.barrier('b', 2).wait()]).then(all => all.map(({ index }) => index).sort()), [0, 1])
     await Promise.all([one.close(), other.close()])
   })
+
+  test(`over ${name} a byte order mark at the beginning is part of the key`, async () => {
+    const host = `redis://${new URL(REDIS).host}`
+    const clients = await Promise.all([connect(host, { transport: way() }), connect(host)])
+    const [over, beside] = clients.map(client => client.lock(`\ufeff${PREFIX}marked`, { layout: 'string', format: 'redis-py' }))
+    const guard = await over.acquire()
+    assert.equal(await beside.tryAcquire(), null)
+    await guard.release()
+    await Promise.all(clients.map(client => client.close()))
+  })
+
+  test(`over ${name} what was not heard while the connection for pushes was lost is asked for`, async () => {
+    const client = await connect(`redis://${new URL(REDIS).host}?prefix=${PREFIX}`, { transport: way() })
+    const guard = await direct.lock('unheard').acquire()
+    const waiting = client.lock('unheard').acquire({ timeout: '20s' })
+    while ((await direct.inspect('unheard')).waiters === 0) await new Promise(next => setTimeout(next, 5))
+    await node.sendCommand(['CLIENT', 'KILL', 'TYPE', 'pubsub'])
+    const released = performance.now()
+    await guard.release()
+    await (await waiting).release()
+    assert.ok(performance.now() - released < 5_000, 'it waited for the end of the lease')
+    await client.close()
+  })
 }
 
 test('a connection that is not ours is not logged in, moved or taken where it repeats what it was asked', async () => {
@@ -91,6 +114,28 @@ test('what whoever speaks to the server throws is unavailable, and it is asked a
   const never = await connect(`${ADDRESS}&store_timeout=300ms`, { transport: bridge(() => { throw new Error('never') }) })
   await assert.rejects(never.lock('x').acquire({ timeout: '20s' }), { code: 'unavailable', message: /never/ })
   await never.close()
+})
+
+test('what a transport throws where nobody can catch it ends its connection', async () => {
+  const broken = () => { throw new Error('broken here') }
+  const deaf = { connect: (_host, _port, events) => (queueMicrotask(() => events.opened()), { send: broken, end: broken, keepAlive: broken }) }
+  for (const transport of [deaf, bridge(() => ({ ask: broken, close: broken }))]) {
+    const client = await connect(ADDRESS, { transport, storeTimeout: 300 })
+    await assert.rejects(client.lock('x').acquire({ timeout: '20s' }), { code: 'unavailable', message: /broken here/ })
+    await client.close()
+  }
+})
+
+test('a request over HTTP ends with its client', async () => {
+  let over
+  const ended = new Promise(resolve => (over = resolve))
+  const gateway = createServer((_request, response) => response.on('close', over)).listen(0, '127.0.0.1')
+  await once(gateway, 'listening')
+  const client = await connect(ADDRESS, { transport: rest(`http://127.0.0.1:${gateway.address().port}`), storeTimeout: 200 })
+  await assert.rejects(client.lock('x').acquire({ timeout: '20s' }), { code: 'unavailable' })
+  await client.close()
+  await ended
+  gateway.close()
 })
 
 test('over HTTP waiters ask again, and fair is refused', async () => {

@@ -12,6 +12,7 @@ export interface Speaker {
   close?(): void
 }
 
+const LOST = new Error('the connection on which is pushed was lost')
 const NOTHING_PUSHED = new Error('ERR nothing can be pushed this way')
 /** The connection is somebody else's, who has logged in and chosen a database. */
 const NOT_OURS: Record<string, string> = {
@@ -21,8 +22,11 @@ const NOT_OURS: Record<string, string> = {
 /** What would be said of our own connection, and not of one that is shared. */
 const COURTESY = 'CLIENT'
 
-/** The transport over somebody who speaks to the server: what the engine says is read, and what is answered written as the server would. */
-export function bridge(begin: () => Speaker | Promise<Speaker>): Transport {
+/**
+ * The transport over somebody who speaks to the server: what the engine says is read, and what is answered written as the server would. `begin` makes the speaker
+ * for a connection, and calls `lost` when something may have been pushed that was not heard: then another is made.
+ */
+export function bridge(begin: (lost: (error?: unknown) => void) => Speaker | Promise<Speaker>): Transport {
   return { connect: (_host, _port, events) => new Bridged(begin, events) }
 }
 
@@ -33,11 +37,11 @@ class Bridged implements Connection {
   /** Answers go out in the order of the commands. */
   #last: Promise<void> = Promise.resolve()
 
-  constructor(begin: () => Speaker | Promise<Speaker>, events: Events) {
+  constructor(begin: (lost: (error?: unknown) => void) => Speaker | Promise<Speaker>, events: Events) {
     this.#events = events
     void (async () => {
       try {
-        const speaker = await begin()
+        const speaker = await begin(error => this.#fail(error ?? LOST))
         if (this.#over) return void speaker.close?.()
         this.#speaker = speaker
         events.opened()
@@ -51,10 +55,14 @@ class Bridged implements Connection {
     const commands = commandsOf(bytes)
     const asked = commands.filter(isForServer)
     let answers: Promise<unknown>[] = []
-    if (asked.length > 0) {
-      answers = (this.#speaker as Speaker).ask(asked)
-      for (const answer of answers) answer.catch(() => {})
+    try {
+      if (asked.length > 0) answers = (this.#speaker as Speaker).ask(asked)
+    } catch (error) {
+      // What was asked before is answered first.
+      this.#last = this.#last.then(() => this.#fail(error))
+      return
     }
+    for (const answer of answers) answer.catch(() => {})
     for (const command of commands) {
       const answer = isForServer(command) ? (answers.shift() as Promise<unknown>) : undefined
       this.#last = this.#last.then(() => this.#answer(command, answer)).catch((error: unknown) => this.#fail(error))
@@ -94,12 +102,14 @@ class Bridged implements Connection {
 
   end(): void {
     this.#over = true
-    this.#speaker?.close?.()
+    // What ended by itself may throw here.
+    void (async () => this.#speaker?.close?.())().catch(() => {})
   }
 }
 
 const UTF8 = new TextEncoder()
-const TEXT = new TextDecoder()
+// A mark at the beginning is part of a name.
+const TEXT = new TextDecoder('utf-8', { ignoreBOM: true })
 
 function isForServer([word = '']: string[]): boolean {
   return word !== COURTESY && word !== 'SUBSCRIBE' && word !== 'UNSUBSCRIBE' && word !== 'PING' && NOT_OURS[word] === undefined

@@ -6,7 +6,7 @@ import { Latch, type LatchOptions } from './latch.js'
 import { forgotten, Lock } from './lock.js'
 import type { NativeHandle } from './native.js'
 import { type Job, Once } from './once.js'
-import { BARRIER, count, LATCH, options as checkedOptions, SEMAPHORE, text } from './options.js'
+import { BARRIER, count, LATCH, options as checkedOptions, SEMAPHORE, text, texts } from './options.js'
 import { answer } from './reactor.js'
 import type { Guarantees, Health, Inspection } from './records.js'
 import type { Core } from '../wasm/lockwright.js'
@@ -14,8 +14,10 @@ import type { Running } from './running.js'
 import { MultiLock } from './several.js'
 import { RwLock, Semaphore, type SemaphoreOptions } from './shared.js'
 
-/** What the engine takes for "the default". */
-const DEFAULT = -1
+/** A span as the engine takes it, for which what is below zero is the default: whoever says that means no such thing. */
+function orDefault(span: number | undefined): number {
+  return span === undefined ? -1 : span < 0 ? NaN : span
+}
 
 /** The lock that a ping tries. */
 const PING = 'lockwright-ping'
@@ -83,9 +85,9 @@ export class Client implements AsyncDisposable {
    * @throws {@link InvalidConfig} for a number out of range; else as {@link lock}.
    */
   latch(name: string, parties: number, options?: LatchOptions): Latch {
-    const { idle = DEFAULT } = checkedOptions<{ idle?: number }>('latch', options, LATCH)
+    const { idle } = checkedOptions<{ idle?: number }>('latch', options, LATCH)
     const [latch, all] = [text('latch', 'name', name), count('those to come', parties)]
-    const native = this.#named(core => core.latch(latch, all, idle))
+    const native = this.#named(core => core.latch(latch, all, orDefault(idle)))
     const made = Latch.make(native, name, this.address)
     forgotten.register(made, native)
     return made
@@ -98,9 +100,9 @@ export class Client implements AsyncDisposable {
    * @throws {@link InvalidConfig} for a number out of range; else as {@link lock}.
    */
   barrier(name: string, parties: number, options?: BarrierOptions): Barrier {
-    const { ttl = DEFAULT } = checkedOptions<{ ttl?: number }>('barrier', options, BARRIER)
+    const { ttl } = checkedOptions<{ ttl?: number }>('barrier', options, BARRIER)
     const [barrier, all] = [text('barrier', 'name', name), count('parties', parties)]
-    const native = this.#named(core => core.barrier(barrier, all, ttl))
+    const native = this.#named(core => core.barrier(barrier, all, orDefault(ttl)))
     const made = Barrier.make(native, name, parties, this.address)
     forgotten.register(made, native)
     return made
@@ -112,7 +114,7 @@ export class Client implements AsyncDisposable {
    * @throws {@link InvalidConfig} for no name at all; else as {@link lock}.
    */
   multiLock(names: Iterable<string>, options?: LockOptions): MultiLock {
-    const [list, given] = [Array.from(names, name => text('lock', 'name', name)), wanted(options)]
+    const [list, given] = [texts('lock', 'names', names), wanted(options)]
     const native = this.#named(core => core.multi_lock(list, given))
     const made = MultiLock.make(native)
     forgotten.register(made, native)

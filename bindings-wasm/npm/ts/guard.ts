@@ -1,6 +1,7 @@
 import { errorOf, type Failure, isFailure, type LockError, LockLost, mistake } from './errors.js'
 import { type Duration, milliseconds } from './options.js'
 import type { LossReason, ReleaseOutcome } from './records.js'
+import type { Core } from '../wasm/lockwright.js'
 import type { Running } from './running.js'
 
 /**
@@ -14,6 +15,10 @@ export class Guard implements AsyncDisposable {
   readonly #number: number
   #losing: AbortController | undefined
   #ended = false
+  /** How much of what was asked of it is not answered yet. */
+  #asking = 0
+  /** The export under way. */
+  #leaving: Promise<string> | undefined
   #why: LossReason | undefined
   #token: bigint
 
@@ -80,9 +85,20 @@ export class Guard implements AsyncDisposable {
   async extend(ttl: Duration): Promise<void> {
     this.#own('extend')
     const ms = milliseconds('extend', 'ttl', ttl)
-    const ticket = this.#running.do((core, now) => core.extend(now, this.#number, ms))
-    await this.#running.settled(ticket)
-    this.#running.do((core, now) => core.extended(now, this.#number, ticket))
+    await this.#asks((core, now) => core.extend(now, this.#number, ms), (core, now, ticket) => core.extended(now, this.#number, ticket))
+  }
+
+  /** Asks the engine for something that it answers of this guard, which it has to know for as long. */
+  async #asks<T>(ask: (core: Core, now: number) => number, read: (core: Core, now: number, ticket: number) => T): Promise<T> {
+    const ticket = this.#running.do(ask)
+    this.#asking++
+    try {
+      await this.#running.settled(ticket)
+      return this.#running.do((core, now) => read(core, now, ticket))
+    } finally {
+      this.#asking--
+      this.#forget()
+    }
   }
 
   /**
@@ -96,7 +112,7 @@ export class Guard implements AsyncDisposable {
   }
 
   /**
-   * Has a reader of a read/write lock become its writer, under a new token, if it is the only one and nobody waits to write.
+   * Has a reader of a read/write lock become its writer, under a new token, if it is the only one.
    * Whether it did.
    *
    * @throws As {@link downgrade}.
@@ -107,9 +123,10 @@ export class Guard implements AsyncDisposable {
   }
 
   async #change(writes: boolean): Promise<boolean> {
-    const ticket = this.#running.do((core, now) => core.change(now, this.#number, writes))
-    await this.#running.settled(ticket)
-    const changed = this.#running.do((core, now) => core.changed(now, this.#number, ticket, writes))
+    const changed = await this.#asks(
+      (core, now) => core.change(now, this.#number, writes),
+      (core, now, ticket) => core.changed(now, this.#number, ticket, writes),
+    )
     // Released meanwhile, it keeps the last that it had.
     if (!this.#ended) this.#token = this.#running.see(core => core.token(this.#number))
     return changed
@@ -133,9 +150,9 @@ export class Guard implements AsyncDisposable {
     }))
   }
 
-  /** @internal The error that ends a block in which it was lost. */
-  lossAtEnd(): LockError | undefined {
-    const why = this.whyLost
+  /** @internal The error that ends a block in which it was lost, as the store found by `outcome` at the latest. */
+  lossAtEnd(outcome: ReleaseOutcome): LockError | undefined {
+    const why = this.#why ?? (outcome === 'stolen' ? 'gone' : outcome === 'expired' ? 'expired' : undefined)
     return why === undefined ? undefined : lost(this.name, why)
   }
 
@@ -149,11 +166,15 @@ export class Guard implements AsyncDisposable {
   async export(ttl: Duration): Promise<string> {
     this.#own('export')
     const ms = milliseconds('export', 'ttl', ttl)
-    const ticket = this.#running.do((core, now) => core.export(now, this.#number, ms))
-    await this.#running.settled(ticket)
-    const secret = this.#running.do(core => core.exported(this.#number, ticket))
-    this.#end()
-    return secret
+    const leaving = this.#asks((core, now) => core.export(now, this.#number, ms), (core, _, ticket) => core.exported(this.#number, ticket))
+    this.#leaving = leaving
+    try {
+      const secret = await leaving
+      this.#end()
+      return secret
+    } finally {
+      this.#leaving = undefined
+    }
   }
 
   /**
@@ -176,15 +197,14 @@ export class Guard implements AsyncDisposable {
    * @throws {@link LockLost} when it was lost before.
    */
   async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#leaving !== undefined) await this.#leaving.catch(() => {})
     if (this.#ended) return
-    const why = this.whyLost
-    const outcome = await this.release()
-    if (why !== undefined) throw lost(this.name, why)
-    if (outcome === 'expired' || outcome === 'stolen') throw lost(this.name, outcome === 'stolen' ? 'gone' : 'expired')
+    const loss = this.lossAtEnd(await this.release())
+    if (loss !== undefined) throw loss
   }
 
   #own(operation: string): void {
-    if (this.#ended) throw this.#over(operation)
+    if (this.#ended || this.#leaving !== undefined) throw this.#over(operation)
   }
 
   #over(operation: string): LockError {
@@ -195,7 +215,11 @@ export class Guard implements AsyncDisposable {
     this.#why = why
     this.#ended = true
     collected.unregister(this)
-    this.#running.see(core => core.forget_guard(this.#number))
+    this.#forget()
+  }
+
+  #forget(): void {
+    if (this.#ended && this.#asking === 0) this.#running.see(core => core.forget_guard(this.#number))
   }
 }
 

@@ -74,7 +74,7 @@ export class Lock {
   /**
    * Takes the lock over from a secret that `Guard.export` gave, with this lock's options.
    *
-   * @throws {@link NotOwned} when somebody resumed it before, or its time ran out; {@link InvalidConfig} for what is no secret of
+   * @throws {@link NotOwned} when somebody resumed it before, or its time ran out and somebody else has the lock; {@link InvalidConfig} for what is no secret of
    * this lock; else as {@link acquire}.
    */
   async resume(secret: string): Promise<Guard> {

@@ -36,19 +36,19 @@ export interface NodeRedis {
  */
 export function redis(client: IoRedis | NodeRedis): Transport {
   if (typeof client !== 'object' || client === null) throw mistake('invalid_config', 'connect', 'redis takes a client of ioredis or node-redis')
-  if ('sendCommand' in client && !('call' in client)) return bridge(() => nodeRedis(client))
+  if ('sendCommand' in client && !('call' in client)) return bridge(lost => nodeRedis(client, lost))
   const { autoResendUnfulfilledCommands, keyPrefix } = (client as IoRedis).options
   if (autoResendUnfulfilledCommands !== false) {
     throw mistake('invalid_config', 'connect', 'this client sends again what was not answered; make it with autoResendUnfulfilledCommands: false')
   }
   if (keyPrefix) throw mistake('invalid_config', 'connect', 'this client puts a prefix before keys; make it without keyPrefix, and give the address one, ?prefix=')
-  return bridge(() => ioRedis(client as IoRedis))
+  return bridge(lost => ioRedis(client as IoRedis, lost))
 }
 
 /** Who hears on what channel, of whoever listens by one callback. */
 type Hearers = Map<string, (message: string) => void>
 
-function ioRedis(client: IoRedis): Speaker {
+function ioRedis(client: IoRedis, lost: (error?: unknown) => void): Speaker {
   let pushes: IoRedis | undefined
   const hearers: Hearers = new Map()
   return {
@@ -59,6 +59,8 @@ function ioRedis(client: IoRedis): Speaker {
         pushes = client.duplicate()
         pushes.on('message', (of = '', message = '') => hearers.get(of)?.(message))
         pushes.on('error', () => {})
+        // It connects again by itself, and subscribes: what was pushed meanwhile nobody heard.
+        pushes.on('close', () => lost())
       }
       await pushes.subscribe(channel)
     },
@@ -70,12 +72,13 @@ function ioRedis(client: IoRedis): Speaker {
   }
 }
 
-function nodeRedis(client: NodeRedis): Speaker {
+function nodeRedis(client: NodeRedis, lost: (error?: unknown) => void): Speaker {
   let pushes: Promise<NodeRedis> | undefined
   const opened = async (): Promise<NodeRedis> => {
     const duplicate = client.duplicate()
     duplicate.on('error', () => {})
     await duplicate.connect()
+    duplicate.on('error', lost)
     return duplicate
   }
   const end = (client: NodeRedis): void => {

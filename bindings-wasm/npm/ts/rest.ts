@@ -15,8 +15,8 @@ export function rest(url: string, { token }: RestOptions = {}): Transport {
   const headers: Record<string, string> = { 'content-type': 'application/json' }
   if (token !== undefined) headers['authorization'] = `Bearer ${token}`
   const pipeline = `${url.replace(/\/+$/, '')}/pipeline`
-  const post = async (commands: string[][]): Promise<unknown[]> => {
-    const response = await fetch(pipeline, { method: 'POST', headers, body: JSON.stringify(commands) })
+  const post = async (commands: string[][], signal: AbortSignal): Promise<unknown[]> => {
+    const response = await fetch(pipeline, { method: 'POST', headers, body: JSON.stringify(commands), signal })
     // As a server says it that lets nobody in.
     if (response.status === 401 || response.status === 403) throw new Error(`NOPERM the gateway lets this token do nothing (status ${response.status})`)
     if (!response.ok) throw new Error(`the gateway answered with status ${response.status}; see that the url is right, and that it takes lists of commands at /pipeline`)
@@ -27,9 +27,10 @@ export function rest(url: string, { token }: RestOptions = {}): Transport {
   const speaker = (): Speaker => {
     // One behind the other: a gateway may answer two requests in any order.
     let last: Promise<unknown> = Promise.resolve()
+    const closing = new AbortController()
     return {
       ask(commands) {
-        const answered = last.then(() => post(commands))
+        const answered = last.then(() => post(commands, closing.signal))
         last = answered.catch(() => {})
         return commands.map(async (_, at) => {
           const { result, error } = (await answered)[at] as { result?: unknown; error?: string }
@@ -37,6 +38,7 @@ export function rest(url: string, { token }: RestOptions = {}): Transport {
           return result
         })
       },
+      close: () => closing.abort(),
     }
   }
   return { ...bridge(speaker), pushes: false }

@@ -74,6 +74,9 @@ export class Running {
     }
     this.do(core => core.hang_up())
     clearTimeout(this.#timer)
+    // Nothing is answered any more: what became of it is not known.
+    for (const resolve of this.#waiting.values()) resolve()
+    this.#waiting.clear()
   }
 
   #turn(): void {
@@ -113,10 +116,10 @@ export class Running {
       }),
     }
     try {
-      connection = this.#transport.connect(this.#core.host(), this.#core.port(), events)
+      connection = guarded(this.#transport.connect(this.#core.host(), this.#core.port(), events), events)
     } catch (error) {
       connection = NONE
-      soon(() => events.ended('EIO', error instanceof Error ? error.message : String(error)))
+      soon(() => events.ended('EIO', said(error)))
     }
     this.#lines[line] = connection
   }
@@ -159,6 +162,30 @@ function pid(): number {
 
 /** What could not be made. */
 const NONE: Connection = { send: () => undefined, end: () => undefined }
+
+/** The same connection, which ends by what it throws: whoever uses it is in the middle of something else. */
+function guarded(connection: Connection, events: Events): Connection {
+  const quietly = (work: () => void, failed: (error: unknown) => void = () => {}): void => {
+    try {
+      work()
+    } catch (error) {
+      failed(error)
+    }
+  }
+  const end = (): void => quietly(() => connection.end())
+  return {
+    send: bytes => quietly(() => connection.send(bytes), error => {
+      end()
+      soon(() => events.ended('EIO', said(error)))
+    }),
+    end,
+    keepAlive: waited => quietly(() => connection.keepAlive?.(waited)),
+  }
+}
+
+function said(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
 
 const NOW = Promise.resolve()
 

@@ -115,8 +115,8 @@ export class MultiGuard implements AsyncDisposable {
   /** Ends a block, as `Guard` does: each is given back, and the first loss is thrown. */
   async [Symbol.asyncDispose](): Promise<void> {
     const open = this.guards.filter(guard => !guard.isOver)
-    const losses = open.map(guard => guard.lossAtEnd())
     const ends = await Guard.releaseAll(open)
+    const losses = ends.map((end, at) => (end instanceof LockError ? undefined : open[at]?.lossAtEnd(end)))
     const failed = firstOf([...losses, ...ends].filter(end => end instanceof LockError))
     if (failed !== undefined) throw failed
   }

@@ -15,5 +15,7 @@ export function pause(ms: number, signal: AbortSignal | undefined): Promise<void
 /** Has `giveUp` called when the signal aborts, until what this returns is called. */
 export function onAbort(signal: AbortSignal, giveUp: () => void): () => void {
   signal.addEventListener('abort', giveUp, { once: true })
+  // What was begun before this may have aborted it.
+  if (signal.aborted) giveUp()
   return () => signal.removeEventListener('abort', giveUp)
 }

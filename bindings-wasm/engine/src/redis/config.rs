@@ -75,7 +75,9 @@ impl Config {
         };
         let ours = if server == Server::Ours { Some(ours(uri)?) } else { None };
         if !uri.take_more_hosts().is_empty() {
-            let message = "several hosts (a cluster, sentinels) are not to be had in WebAssembly; name one server";
+            let message = "the address names several hosts, and neither a cluster (redis+cluster://) nor sentinels \
+                           (redis+sentinel://) nor the nodes of a quorum (addresses with a space between them) are to \
+                           be had in WebAssembly; name one server";
             return Err(Error::unsupported("connect", message));
         }
         let place = Place::read(uri)?;
