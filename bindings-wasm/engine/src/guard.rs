@@ -152,16 +152,14 @@ impl<S: Store> Engine<S> {
     /// `lost` with the reason, or `unavailable` where the store did not say in time.
     pub fn renewed(&mut self, now: Time, guard: &Guard, ticket: Ticket) -> Result<()> {
         let settled = self.take(ticket);
+        if settled.is_none() {
+            self.forget(now, guard.lock, ticket, None);
+        }
         let error = match (settled, guard.no_longer_held(now)) {
             (Some(Settled::Extended(true)), _) => return Ok(()),
             (Some(Settled::Refused(Refusal::Failed(error))), _) => error,
             (_, Some(why)) => Error::new(Kind::Lost, "renew", format!("{why}; acquire it again")),
-            (settled, None) => {
-                if settled.is_none() {
-                    self.forget(now, guard.lock, ticket, None);
-                }
-                Error::new(Kind::Unavailable, "renew", "the store did not renew the lease; try again")
-            }
+            (_, None) => Error::new(Kind::Unavailable, "renew", "the store did not renew the lease; try again"),
         };
         Err(self.on_guard(guard, error))
     }

@@ -192,16 +192,16 @@ impl Core {
         Ok(self.keep(Handle::Lock(seat)))
     }
 
-    /// A latch, kept for `idle` ms after its last use; below zero as long as can be.
-    pub fn latch(&mut self, name: &str, count: u32, idle: f64) -> Thrown<u32> {
-        let idle = if idle < 0.0 { MAX_IDLE } else { span("latch", "idle", idle)? };
+    /// A latch, kept for `idle` ms after its last use, or as long as can be.
+    pub fn latch(&mut self, name: &str, count: u32, idle: Option<f64>) -> Thrown<u32> {
+        let idle = idle.map_or(Ok(MAX_IDLE), |idle| span("latch", "idle", idle))?;
         let latch = self.engine.latch(name, count, idle).map_err(thrown)?;
         Ok(self.keep(Handle::Latch(latch)))
     }
 
-    /// A barrier, where the place of a party that died stands for `ttl` ms; below zero for the default.
-    pub fn barrier(&mut self, name: &str, parties: u32, ttl: f64) -> Thrown<u32> {
-        let ttl = if ttl < 0.0 { DEFAULT_TTL } else { span("barrier", "ttl", ttl)? };
+    /// A barrier, where the place of a party that died stands for `ttl` ms, or the default.
+    pub fn barrier(&mut self, name: &str, parties: u32, ttl: Option<f64>) -> Thrown<u32> {
+        let ttl = ttl.map_or(Ok(DEFAULT_TTL), |ttl| span("barrier", "ttl", ttl))?;
         let barrier = self.engine.barrier(name, parties, ttl).map_err(thrown)?;
         Ok(self.keep(Handle::Barrier(barrier)))
     }

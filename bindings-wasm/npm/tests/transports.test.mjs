@@ -98,6 +98,8 @@ test('a connection that is not ours is not logged in, moved or taken where it re
   assert.throws(() => redis(repeats), { code: 'invalid_config', message: /autoResendUnfulfilledCommands/ })
   const prefixes = new Redis(REDIS, { lazyConnect: true, autoResendUnfulfilledCommands: false, keyPrefix: 'app:' })
   assert.throws(() => redis(prefixes), { code: 'invalid_config', message: /keyPrefix/ })
+  const texts = new Redis(REDIS, { lazyConnect: true, autoResendUnfulfilledCommands: false, stringNumbers: true })
+  assert.throws(() => redis(texts), { code: 'invalid_config', message: /stringNumbers/ })
   for (const nothing of [undefined, null, 'redis://h']) assert.throws(() => redis(nothing), { code: 'invalid_config', message: /ioredis or node-redis/ })
 })
 

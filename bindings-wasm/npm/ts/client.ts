@@ -14,11 +14,6 @@ import type { Running } from './running.js'
 import { MultiLock } from './several.js'
 import { RwLock, Semaphore, type SemaphoreOptions } from './shared.js'
 
-/** A span as the engine takes it, for which what is below zero is the default: whoever says that means no such thing. */
-function orDefault(span: number | undefined): number {
-  return span === undefined ? -1 : span < 0 ? NaN : span
-}
-
 /** The lock that a ping tries. */
 const PING = 'lockwright-ping'
 
@@ -87,7 +82,7 @@ export class Client implements AsyncDisposable {
   latch(name: string, parties: number, options?: LatchOptions): Latch {
     const { idle } = checkedOptions<{ idle?: number }>('latch', options, LATCH)
     const [latch, all] = [text('latch', 'name', name), count('those to come', parties)]
-    const native = this.#named(core => core.latch(latch, all, orDefault(idle)))
+    const native = this.#named(core => core.latch(latch, all, idle))
     const made = Latch.make(native, name, this.address)
     forgotten.register(made, native)
     return made
@@ -102,7 +97,7 @@ export class Client implements AsyncDisposable {
   barrier(name: string, parties: number, options?: BarrierOptions): Barrier {
     const { ttl } = checkedOptions<{ ttl?: number }>('barrier', options, BARRIER)
     const [barrier, all] = [text('barrier', 'name', name), count('parties', parties)]
-    const native = this.#named(core => core.barrier(barrier, all, orDefault(ttl)))
+    const native = this.#named(core => core.barrier(barrier, all, ttl))
     const made = Barrier.make(native, name, parties, this.address)
     forgotten.register(made, native)
     return made

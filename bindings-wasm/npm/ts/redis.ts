@@ -10,7 +10,7 @@ export interface IoRedis {
   unsubscribe(channel: string): Promise<unknown>
   on(event: string, listener: (...told: string[]) => void): unknown
   disconnect(): void
-  readonly options: { readonly autoResendUnfulfilledCommands?: boolean | undefined; readonly keyPrefix?: string | undefined }
+  readonly options: { readonly autoResendUnfulfilledCommands?: boolean | undefined; readonly keyPrefix?: string | undefined; readonly stringNumbers?: boolean | undefined }
 }
 
 /** As much of a client of node-redis (4 or later) as is used. */
@@ -31,17 +31,18 @@ export interface NodeRedis {
  *
  * Requests wait behind those of the program, so a long one may cost a renewal.
  *
- * @throws {@link InvalidConfig} for a client of ioredis that sends again what was not answered (`autoResendUnfulfilledCommands`), or that puts a prefix
- * before keys (`keyPrefix`, which it does not where it is sent a script): both would do what nobody asked for.
+ * @throws {@link InvalidConfig} for a client of ioredis that sends again what was not answered (`autoResendUnfulfilledCommands`), that puts a prefix
+ * before keys (`keyPrefix`, which it does not where it is sent a script), or that has numbers as texts (`stringNumbers`).
  */
 export function redis(client: IoRedis | NodeRedis): Transport {
   if (typeof client !== 'object' || client === null) throw mistake('invalid_config', 'connect', 'redis takes a client of ioredis or node-redis')
   if ('sendCommand' in client && !('call' in client)) return bridge(lost => nodeRedis(client, lost))
-  const { autoResendUnfulfilledCommands, keyPrefix } = (client as IoRedis).options
+  const { autoResendUnfulfilledCommands, keyPrefix, stringNumbers } = (client as IoRedis).options
   if (autoResendUnfulfilledCommands !== false) {
     throw mistake('invalid_config', 'connect', 'this client sends again what was not answered; make it with autoResendUnfulfilledCommands: false')
   }
   if (keyPrefix) throw mistake('invalid_config', 'connect', 'this client puts a prefix before keys; make it without keyPrefix, and give the address one, ?prefix=')
+  if (stringNumbers) throw mistake('invalid_config', 'connect', 'this client has numbers as texts, so that answers cannot be told from one another; make it without stringNumbers')
   return bridge(lost => ioRedis(client as IoRedis, lost))
 }
 
