@@ -87,7 +87,7 @@ describe('errors', () => {
       { label: 'a\uDFFF' }, { layout: null }, { retry: 5 }, { retry: { min: 0 } }, { retry: { most: 5 } }, { constructor: 1 }, 'ttl', 5,
     ]
     for (const options of wrong) assert.throws(() => here.lock('x', options), invalid, inspect(options))
-    for (const options of [{ timeout: '1' }, { timeout: NaN }, { timeout: -1 }, { signal: {} }, { signal: 5 }, { ttl: 5 }]) {
+    for (const options of [{ timeout: '1' }, { timeout: NaN }, { timeout: -1 }, { signal: {} }, { signal: 5 }, { ttl: 5 }, AbortSignal.abort(), new Map([['timeout', 0]]), [0]]) {
       await assert.rejects(here.lock('x').acquire(options), invalid, inspect(options))
     }
     for (const token of [1, '1', -1n, 1n << 64n]) await assert.rejects(here.breakLock('x', token), invalid, inspect(token))

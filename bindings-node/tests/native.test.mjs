@@ -140,6 +140,23 @@ async function newUser(t, uri, name) {
   return user
 }
 
+test('credentials are asked for by what was made of a client that is collected', { skip: !('redis' in shared()) }, async () => {
+  const uri = shared().redis
+  let asked = 0
+  const made = await (async () => {
+    const here = await connect(uri, { storeTimeout: 1_500, credentials: () => (asked++, { user: 'nobody', password: 'x' }) })
+    return [here.lock('orphan'), here.semaphore('orphans', 1), here.latch('orphaned', 1)]
+  })()
+  for (let round = 0; round < 5; round++) {
+    await sleep(5)
+    globalThis.gc()
+  }
+  for (const [at, ask] of [() => made[0].acquire(), () => made[1].acquire(), () => made[2].count()].entries()) {
+    await assert.rejects(ask(), error => error.code === 'auth' && !/is gone/.test(error.message), String(at))
+  }
+  assert.ok(asked > 0)
+})
+
 test('credentials are asked for at each connection, and may be waited for', { skip: !('redis' in shared()) }, async t => {
   const uri = shared().redis
   const user = await newUser(t, uri, 'credentials')

@@ -79,7 +79,8 @@ export class Client implements AsyncDisposable {
     only(ours, 'Client', 'await connect(url)')
     this.#native = native
     this.#source = source
-    if (source !== undefined) collected.register(this, source)
+    // What was made of the client asks it for credentials, too, and has its native part.
+    if (source !== undefined) collected.register(native, source)
   }
 
   /** @internal */
@@ -96,6 +97,11 @@ export class Client implements AsyncDisposable {
   /** The address without credentials. */
   get address(): string {
     return this.#native.address
+  }
+
+  #keeping<T extends object>(made: T): T {
+    keeps.set(made, this.#native)
+    return made
   }
 
   /**
@@ -140,7 +146,7 @@ export class Client implements AsyncDisposable {
   latch(name: string, parties: number, options?: LatchOptions): Latch {
     const { idle } = checkedOptions<{ idle?: number }>('latch', options, LATCH)
     const [latch, all] = [text('latch', 'name', name), count('those to come', parties)]
-    return Latch.make(checked(this.#native.latch(latch, all, idle)), name, this.address)
+    return this.#keeping(Latch.make(checked(this.#native.latch(latch, all, idle)), name, this.address))
   }
 
   /**
@@ -152,7 +158,7 @@ export class Client implements AsyncDisposable {
   barrier(name: string, parties: number, options?: BarrierOptions): Barrier {
     const { ttl } = checkedOptions<{ ttl?: number }>('barrier', options, BARRIER)
     const [barrier, all] = [text('barrier', 'name', name), count('parties', parties)]
-    return Barrier.make(checked(this.#native.barrier(barrier, all, ttl)), name, parties, this.address)
+    return this.#keeping(Barrier.make(checked(this.#native.barrier(barrier, all, ttl)), name, parties, this.address))
   }
 
   /**
@@ -276,3 +282,6 @@ export class Client implements AsyncDisposable {
 }
 
 const collected = new FinalizationRegistry<number>(forgetSource)
+
+/** The client's native part, by what was made of it and has it not. */
+const keeps = new WeakMap<object, NativeHandle>()

@@ -60,7 +60,8 @@ export const RUN: Record<string, Shape> = { signal: 'object' }
  */
 export function options<T extends object>(operation: string, given: object | undefined, known: Record<string, Shape>, of = ''): T {
   if (given === undefined) return {} as T
-  if (typeof given !== 'object' || given === null) throw invalid(operation, 'the options must be an object')
+  if (typeof given !== 'object' || given === null || Array.isArray(given) || given instanceof Map) throw invalid(operation, 'the options must be an object')
+  if (given instanceof AbortSignal) throw invalid(operation, 'a signal is one of the options: { signal }')
   const set = Object.entries(given).filter(([, value]) => value !== undefined)
   return Object.fromEntries(set.map(([name, value]) => {
     const shape = Object.hasOwn(known, name) ? known[name] : undefined

@@ -184,7 +184,10 @@ impl Client {
         names: &Bound<'py, PyAny>,
         options: Option<Keywords<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let all = names.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        let Some(each) = names.try_iter().ok().filter(|_| !names.is_instance_of::<PyString>()) else {
+            return Err(Raised(lockwright::Error::invalid("lock", "the names must be a list of strings")).into());
+        };
+        let all = each.collect::<PyResult<Vec<_>>>()?;
         let options = self.options("multi_lock", options)?;
         let texts: Vec<String> = all.iter().map(|name| text("lock", "name", name)).collect::<PyResult<_>>()?;
         let core = self.shared.client.multi_lock_with(texts, &options).map_err(Raised)?;

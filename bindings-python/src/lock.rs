@@ -153,6 +153,14 @@ impl Lock {
     }
 }
 
+/// Where the block is that ends, of those that did not. Where it is not known which, one that holds nothing any more goes
+/// before one that does: that one is given back when the other block ends.
+fn block_of(pins: &[Pin], who: u64) -> Option<usize> {
+    let mine = pins.iter().rposition(|pin| pin.block && pin.who == who);
+    let over = || pins.iter().rposition(|pin| pin.block && !pin.guard.get().held.is_held());
+    mine.or_else(over).or_else(|| pins.iter().rposition(|pin| pin.block))
+}
+
 #[pymethods]
 impl Lock {
     /// Whether the lock was acquired in time. A `timeout` of -1 is the lock's own.
@@ -187,11 +195,13 @@ impl Lock {
         locked(&self.pins).push(Pin { who, block, guard });
     }
 
-    /// What the innermost block of `who` took; when the block gave that back and acquired again, what it has now.
+    /// What the innermost block of `who` took; when the block gave that back and acquired again, what it has now. A
+    /// block that began elsewhere, such as one of a generator that is closed in another task, ends here as well.
     #[pyo3(name = "_unpin_block")]
     pub(crate) fn unpin_block(&self, who: u64) -> Option<Py<Guard>> {
         let mut pins = locked(&self.pins);
-        let at = pins.iter().rposition(|pin| pin.block && pin.who == who)?;
+        let at = block_of(&pins, who)?;
+        let who = pins[at].who;
         let standing = |pin: &Pin| pin.guard.get().held.standing();
         let again = |pin: &Pin| !pin.block && pin.who == who && standing(pin) == Standing::Open;
         if standing(&pins[at]) == Standing::Released

@@ -246,6 +246,107 @@ def test_one_of_many_leads(url, name):
         assert b.election(name).changed(seen.token, every=0.01) is None
 
 
+def test_a_block_of_several_locks_ends_what_it_took(url, name):
+    with lockwright.connect(url) as client:
+        both = client.multi_lock([f"{name}-1", f"{name}-2"], ttl=20)
+        entered, left = threading.Event(), threading.Event()
+        held = []
+
+        def other():
+            with both as guard:
+                entered.set()
+                left.wait(10)
+                held.append(guard.is_held)
+
+        with both as guard:
+            guard.release()
+            thread = threading.Thread(target=other)
+            thread.start()
+            assert entered.wait(10)
+        left.set()
+        thread.join()
+        assert held == [True]
+
+
+def test_a_task_ends_its_own_block_of_several_locks(url, name):
+    async def main():
+        async with aio.connect(url) as client:
+            both = client.multi_lock([f"{name}-1", f"{name}-2"], ttl=20)
+            entered, left = asyncio.Event(), asyncio.Event()
+
+            async def other():
+                async with both as guard:
+                    entered.set()
+                    await left.wait()
+                    return guard.is_held
+
+            async with both as guard:
+                await guard.release()
+                task = asyncio.create_task(other())
+                await asyncio.wait_for(entered.wait(), 10)
+            left.set()
+            assert await task
+
+    asyncio.run(main())
+
+
+def test_a_block_ends_wherever_it_is_left(url, name):
+    async def main():
+        async with aio.connect(url) as client:
+            lock, both = client.lock(name, ttl=20), client.multi_lock([f"{name}-1", f"{name}-2"], ttl=20)
+
+            async def holding(what):
+                async with what:
+                    yield
+
+            for what in (lock, both, client.rlock(f"{name}-r", ttl=20)):
+                generator = holding(what)
+                await generator.asend(None)
+                # As asyncio closes what a loop left: in another task.
+                await asyncio.create_task(generator.aclose())
+                async with what:
+                    pass
+
+    asyncio.run(main())
+    with lockwright.connect(url) as client:
+        lock, semaphore = client.lock(name, ttl=20), client.semaphore(f"{name}-s", 1, ttl=20)
+        for what in (lock, semaphore):
+            what.__enter__()
+            thread = threading.Thread(target=what.__exit__, args=(None, None, None))
+            thread.start()
+            thread.join()
+            assert what.acquire(timeout=5)
+            what.release()
+
+
+@pytest.mark.parametrize("turns", range(1, 4))
+def test_a_release_of_permits_and_a_close_go_on_though_they_are_cancelled(url, name, turns):
+    async def cancelled(work):
+        task = asyncio.create_task(work)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def main():
+        client = aio.connect(url)
+        semaphore = client.semaphore(name, 2, ttl=20)
+        assert await semaphore.acquire() and await semaphore.acquire()
+        await cancelled(semaphore.release(2))
+        assert await semaphore.acquire(timeout=5)
+        await cancelled(client.close())
+        with pytest.raises(lockwright.Closed):
+            await semaphore.acquire()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("names", ["10", b"10", 5, None])
+def test_what_is_no_list_of_names_is_refused(url, names):
+    with lockwright.connect(url) as client, pytest.raises((lockwright.InvalidConfig, TypeError)):
+        client.multi_lock(names)
+
+
 @pytest.mark.parametrize("every", [0, -1, float("nan"), float("inf"), "1"])
 def test_what_is_no_time_between_two_looks_is_refused(url, name, every):
     async def asked():

@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+from threading import get_ident
 from types import TracebackType
 from typing import Callable, Dict, Generic, List, Optional, Sequence, Tuple, Type, TypeVar, Union, final
 
@@ -12,6 +13,7 @@ from lockwright._lockwright import Bundle, Client, Guard, Lock, Segments, _relea
 
 
 _G = TypeVar("_G")
+_H = TypeVar("_H", bound="HeldTogether")
 _Type = Optional[Type[BaseException]]
 _Exc = Optional[BaseException]
 _Traceback = Optional[TracebackType]
@@ -109,14 +111,28 @@ class MultiGuard(HeldTogether):
             given_back(ends)
 
 
-class SeveralLocks(Generic[_G]):
+class SeveralLocks(Generic[_H]):
     """What locks that are acquired together have in common."""
 
     __slots__ = ("_core", "_blocks")
 
     def __init__(self, core: Bundle) -> None:
         self._core = core
-        self._blocks: List[_G] = []
+        self._blocks: List[Tuple[int, _H]] = []
+
+    def _began(self, who: int, guard: _H) -> _H:
+        self._blocks.append((who, guard))
+        return guard
+
+    def _ended(self, who: int) -> _H:
+        """What the innermost block of `who` took. A block that began elsewhere ends here as well: where it is not known which, one
+        that holds nothing any more goes before one that does."""
+        blocks = list(self._blocks)
+        mine = [block for block in blocks if block[0] == who]
+        over = [block for block in blocks if not block[1].is_held]
+        ended = (mine or over or blocks)[-1]
+        self._blocks.remove(ended)
+        return ended[1]
 
     @property
     def names(self) -> List[str]:
@@ -144,12 +160,10 @@ class MultiLock(SeveralLocks[MultiGuard]):
             return None
 
     def __enter__(self) -> MultiGuard:
-        self._blocks.append(self.acquire_guard())
-        return self._blocks[-1]
+        return self._began(get_ident(), self.acquire_guard())
 
     def __exit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None:
-        # Nobody else can be in a block of locks that this one holds.
-        self._blocks.pop().__exit__(exc_type, exc, traceback)
+        self._ended(get_ident()).__exit__(exc_type, exc, traceback)
 
 
 class BothParts(Generic[_G]):

@@ -311,8 +311,9 @@ class Client(_Around[_native.Client]):
         return self._core.metrics()
 
     async def close(self) -> None:
-        """Gives back what is held and ends every wait with `Closed`."""
-        await _of(_native.Client.close, self._core)
+        """Gives back what is held and ends every wait with `Closed`. Cancelling it does not open the client again."""
+        # Without the pause before other questions, in which it might be cancelled.
+        await _ask(_native.Reactor.begin, self._core, None, "close")
         self._core._forget_orphans()
 
     async def __aenter__(self) -> Client:
@@ -526,12 +527,10 @@ class MultiLock(SeveralLocks[MultiGuard]):
             return None
 
     async def __aenter__(self) -> MultiGuard:
-        self._blocks.append(await self.acquire_guard())
-        return self._blocks[-1]
+        return self._began(_owner(), await self.acquire_guard())
 
     async def __aexit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None:
-        # Nobody else can be in a block of locks that this one holds.
-        await self._blocks.pop().__aexit__(exc_type, exc, traceback)
+        await self._ended(_owner()).__aexit__(exc_type, exc, traceback)
 
 
 class Segment(Segmented["Guard"]):
@@ -706,13 +705,8 @@ class Semaphore(Lock):
         """
         loop, _ = here()
         guards = self._core._unpin_several(n, _owner(loop))
-
-        async def give_back(guard: _native.Guard) -> str:
-            return await _ask(_native.Reactor.release, guard, True)
-
-        ended = await asyncio.gather(*map(give_back, guards), return_exceptions=True)
         # One that was lost does not keep the others from being given back.
-        given_back(ended)
+        given_back(await _ask(_native.Reactor.release_all, guards, True))
 
     async def locked(self) -> bool:
         """Whether an acquisition would have to wait at this moment."""
