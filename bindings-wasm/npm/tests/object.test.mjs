@@ -85,6 +85,12 @@ test('an object that is evicted, again and again, goes on with the locks that it
   assert.equal(new Set(done.map(({ token }) => token)).size, COUNT)
 })
 
+test('an object whose disk fails it is begun anew', async () => {
+  assert.deepEqual(await ask('/try?lock=damaged'), { got: true, outcome: 'released' })
+  await ask('/damage')
+  assert.deepEqual(await ask('/try?lock=damaged'), { got: true, outcome: 'released' })
+})
+
 test('a server that was killed has its locks when it is there again', async () => {
   const { token, secret } = await ask('/export?lock=killed')
   const { port } = worker

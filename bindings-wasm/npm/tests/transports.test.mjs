@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
-import { createConnection } from 'node:net'
+import { createConnection, createServer as createServerOfSockets } from 'node:net'
 import { createRequire } from 'node:module'
 import { after, before, test } from 'node:test'
 
-import { bridge, connect, duplex, redis, rest } from '../dist/index.js'
+import { bridge, connect, duplex, redis, rest, webSocket } from '../dist/index.js'
 
 const tools = createRequire(new URL('../../tests/tools/package.json', import.meta.url))
 const { Redis } = tools('ioredis')
@@ -126,6 +126,23 @@ test('what a transport throws where nobody can catch it ends its connection', as
     await assert.rejects(client.lock('x').acquire({ timeout: '20s' }), { code: 'unavailable', message: /broken here/ })
     await client.close()
   }
+})
+
+test('a WebSocket that was not opened in time ends with its client', { skip: typeof WebSocket === 'undefined' }, async () => {
+  const [opened, closed] = [[], []]
+  const silent = createServerOfSockets(socket => {
+    opened.push(socket)
+    closed.push(once(socket, 'close'))
+    socket.on('error', () => {}).resume()
+  }).listen(0, '127.0.0.1')
+  await once(silent, 'listening')
+  const transport = webSocket(() => new WebSocket(`ws://127.0.0.1:${silent.address().port}`))
+  const client = await connect('lockwright://orders', { transport, storeTimeout: 300, connectTimeout: 100 })
+  await assert.rejects(client.lock('x').acquire({ timeout: '20s' }), { code: 'unavailable' })
+  await client.close()
+  assert.ok(opened.length > 0)
+  await Promise.all(closed)
+  silent.close()
 })
 
 test('a request over HTTP ends with its client', async () => {

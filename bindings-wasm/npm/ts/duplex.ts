@@ -10,24 +10,28 @@ export interface Duplex {
   close?(): unknown
 }
 
-/** The transport that opens connections in this way. What `open` or `send` throws ends the connection, with the error's `code` where it has one. */
-export function duplex(open: (host: string, port: number) => Duplex | PromiseLike<Duplex>): Transport {
-  return { connect: (host, port, events) => new Wire(() => open(host, port), events) }
+/**
+ * The transport that opens connections in this way. What `open` or `send` throws ends the connection, with the error's `code` where it has one. The signal aborts
+ * when nobody waits for the connection any more.
+ */
+export function duplex(open: (host: string, port: number, signal: AbortSignal) => Duplex | PromiseLike<Duplex>): Transport {
+  return { connect: (host, port, events) => new Wire(signal => open(host, port, signal), events) }
 }
 
 class Wire implements Connection {
   #over = false
+  readonly #unwanted = new AbortController()
   #stream: Duplex | undefined
   readonly #events: Events
 
-  constructor(open: () => Duplex | PromiseLike<Duplex>, events: Events) {
+  constructor(open: (signal: AbortSignal) => Duplex | PromiseLike<Duplex>, events: Events) {
     this.#events = events
     void this.#run(open)
   }
 
-  async #run(open: () => Duplex | PromiseLike<Duplex>): Promise<void> {
+  async #run(open: (signal: AbortSignal) => Duplex | PromiseLike<Duplex>): Promise<void> {
     try {
-      const stream = await open()
+      const stream = await open(this.#unwanted.signal)
       if (this.#over) return void stream.close?.()
       this.#stream = stream
       this.#events.opened()
@@ -56,6 +60,7 @@ class Wire implements Connection {
 
   end(): void {
     this.#over = true
+    this.#unwanted.abort()
     // What ended by itself may throw here, at once or later.
     void (async () => this.#stream?.close?.())().catch(() => {})
   }

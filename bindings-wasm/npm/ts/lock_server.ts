@@ -71,7 +71,9 @@ export class LockServer extends DurableObject {
 
   override async webSocketMessage(socket: ObjectSocket, message: ArrayBuffer | string): Promise<void> {
     const { id, channels } = socket.deserializeAttachment() as Known
-    const sent = typeof message === 'string' ? undefined : this.#server.came(id, new Uint8Array(message), Date.now())
+    // What was sent before its socket was closed by this side is not done.
+    if (!this.#sockets.has(id)) return
+    const sent = typeof message === 'string' ? undefined : this.#asks(server => server.came(id, new Uint8Array(message), Date.now()))
     if (sent === undefined) {
       this.#forget(socket)
       return socket.close(1003, 'this is no command of a lock server')
@@ -97,7 +99,17 @@ export class LockServer extends DurableObject {
   /** Removes what nobody used for ten minutes, with the leases that ended. */
   override async alarm(): Promise<void> {
     this.#wakes = false
-    if (this.#server.sweep(Date.now())) await this.#wake()
+    if (this.#asks(server => server.sweep(Date.now()))) await this.#wake()
+  }
+
+  /** What the server answers. Where it throws, as when its disk is full, it stopped in the middle: the next object goes on with what is on the disk. */
+  #asks<T>(ask: (server: Server) => T): T {
+    try {
+      return ask(this.#server)
+    } catch (error) {
+      this.ctx.abort(`the lock server failed: ${String(error)}`)
+      throw error
+    }
   }
 
   async #wake(): Promise<void> {

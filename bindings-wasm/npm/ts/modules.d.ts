@@ -35,6 +35,7 @@ declare module 'cloudflare:workers' {
       setAlarm(at: number): Promise<void>
     }
     acceptWebSocket(socket: ObjectSocket): void
+    abort(reason: string): void
     getWebSockets(): ObjectSocket[]
   }
 }

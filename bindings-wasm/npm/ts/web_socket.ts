@@ -23,11 +23,19 @@ const OPEN = 1
  * open, if it is not.
  */
 export function webSocket(open: (name: string) => Socket | PromiseLike<Socket>): Transport {
-  return duplex(async name => {
+  return duplex(async (name, _port, unwanted) => {
     const socket = await open(name)
     socket.binaryType = 'arraybuffer'
     const stream = new Stream(socket)
-    await stream.opened
+    // One that is not open yet is ended by nobody else.
+    const giveUp = (): void => stream.close()
+    unwanted.addEventListener('abort', giveUp)
+    if (unwanted.aborted) giveUp()
+    try {
+      await stream.opened
+    } finally {
+      unwanted.removeEventListener('abort', giveUp)
+    }
     return stream
   })
 }
@@ -44,8 +52,10 @@ class Stream implements Duplex {
     socket.addEventListener('close', () => this.#put(null))
     this.opened = new Promise((resolve, reject) => {
       if (socket.readyState === OPEN) return resolve()
+      const failed = (): void => reject(refused('the WebSocket could not be opened'))
+      if (socket.readyState > OPEN) return failed()
       socket.addEventListener('open', () => resolve())
-      socket.addEventListener('error', () => reject(refused('the WebSocket could not be opened')))
+      for (const ending of ['error', 'close']) socket.addEventListener(ending, failed)
     })
     socket.addEventListener('error', () => this.#put(null))
   }

@@ -14,6 +14,9 @@ const MAX_KEY: usize = 2 * MAX_BYTES;
 /// The longest name of a channel: those of inboxes have 20 bytes.
 const MAX_CHANNEL: usize = 64;
 
+/// The longest argument: what a holder shows of itself is the longest of ours, with some 600 bytes.
+const MAX_ARGUMENT: usize = 4096;
+
 /// What came is no command, or not all of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Garbled;
@@ -67,6 +70,7 @@ fn command(value: Value) -> Result<Command, Garbled> {
         ["SELECT", ..] => refused("there are no databases here; leave the path out of the address"),
         [name, key, ref args @ ..] => match cell_layout::call(name) {
             Some(_) if key.is_empty() || key.len() > MAX_KEY => refused("the name of a lock is empty or too long"),
+            Some(_) if args.iter().any(|arg| arg.len() > MAX_ARGUMENT) => refused("an argument is too long"),
             Some(call) => {
                 let args = args.iter().map(|arg| Arg::Text((*arg).into())).collect();
                 Command::Request(Request { call, key: key.into(), args })

@@ -9,6 +9,10 @@ export class Locks extends LockServer {
   async fetch(request) {
     const { pathname } = new URL(request.url)
     if (pathname === '/evict') this.ctx.abort('evicted by a test')
+    if (pathname === '/damage') {
+      this.ctx.storage.sql.exec('DROP TABLE records')
+      return new Response()
+    }
     return super.fetch(request)
   }
 }
@@ -20,6 +24,10 @@ export default {
     if (pathname === '/connect') return object().fetch(request)
     if (pathname === '/evict') {
       await object().fetch('https://locks/evict').catch(() => {})
+      return Response.json({})
+    }
+    if (pathname === '/damage') {
+      await object().fetch('https://locks/damage')
       return Response.json({})
     }
     if (pathname === '/unbound') {
