@@ -359,6 +359,76 @@ def test_what_is_no_time_between_two_looks_is_refused(url, name, every):
         asyncio.run(asked())
 
 
+def test_a_leader_that_lost_its_office_campaigns_again_whatever_its_work_makes_of_that(url, name):
+    async def main():
+        async with aio.connect(url) as client:
+            reigns = []
+
+            async def work(guard):
+                reigns.append(guard.token)
+                if len(reigns) == 3:
+                    return "done"
+                assert await client.break_lock(name, guard.token)
+                try:
+                    await asyncio.sleep(30)
+                except asyncio.CancelledError:
+                    if len(reigns) == 1:
+                        raise ConnectionError("it was cut off") from None
+                return "too late"
+
+            assert await client.election(name, ttl=20).run("here", work) == "done"
+            assert reigns == sorted(set(reigns))
+
+    asyncio.run(main())
+
+
+def test_a_leader_that_is_cancelled_resigns_when_its_work_has_ended(url, name):
+    async def main():
+        async with aio.connect(url) as client:
+            leads, held = asyncio.Event(), []
+
+            async def work(guard):
+                leads.set()
+                try:
+                    await asyncio.sleep(30)
+                finally:
+                    for _ in range(3):
+                        try:
+                            await asyncio.sleep(0.02)
+                        except asyncio.CancelledError:
+                            pass
+                    held.append(guard.is_held)
+                    raise ConnectionError("it cannot end well")
+
+            running = asyncio.create_task(client.election(name, ttl=20).run("here", work))
+            await asyncio.wait_for(leads.wait(), 10)
+            for _ in range(3):
+                running.cancel()
+                await asyncio.sleep(0)
+            with pytest.raises(ConnectionError):
+                await running
+            assert held == [True]
+            assert await client.election(name).leader() is None
+
+    asyncio.run(main())
+
+
+def test_a_loss_of_several_that_is_told_at_once_is_told_once(url, name):
+    async def main():
+        client, told, wrong = aio.connect(url), [], []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
+        for number in range(10):
+            guard = await client.multi_lock([f"{name}-{part}" for part in range(3)], ttl=20).acquire_guard()
+            guard.on_lost(lambda why: told.append(why))
+            await client.close()
+            await asyncio.sleep(0.02)
+            assert (told, wrong) == (["closed"] * (number + 1), [])
+            client = aio.connect(url)
+        await client.close()
+
+    asyncio.run(main())
+
+
 def test_a_task_does_the_job_and_leads(url, name):
     made = []
 

@@ -663,15 +663,30 @@ async def _while_held(guard: Guard, work: Awaitable[_T]) -> _T:
     try:
         await asyncio.wait([working])
     except asyncio.CancelledError:
-        working.cancel()
-        await asyncio.wait([working])
+        await _cancelled(working)
+        if not working.cancelled() and working.exception() is not None:
+            # As if it had been awaited itself: why it could not end well goes before its cancellation.
+            return working.result()
         raise
     finally:
         end()
     loss = guard._core._loss()
-    if told and loss is not None and working.cancelled():
+    if told and loss is not None:
+        if not working.cancelled():
+            # What the work made of its cancellation is nobody's any more, and asyncio wants to have been asked for it.
+            working.exception()
         raise loss
     return working.result()
+
+
+async def _cancelled(task: "asyncio.Future[Any]") -> None:
+    """Cancels a task and waits for its end, however often that is cancelled: what it holds is given back only then."""
+    while not task.done():
+        task.cancel()
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            pass
 
 
 class RLock(Lock):
@@ -831,16 +846,25 @@ def _watch(guard: _native.Guard, tell: Callable[[str], object]) -> Callable[[], 
     _, reactor, future = _asking()
     number = reactor.lost(future, guard)
 
+    is_over = False
+
     def told(_: "asyncio.Future[None]") -> None:
-        why = reactor.take(number)
-        if why is not None:
-            tell(why)
+        nonlocal is_over
+        # It may have been called already, to run soon, when the watch was ended.
+        if not is_over:
+            is_over = True
+            why = reactor.take(number)
+            if why is not None:
+                tell(why)
 
     future.add_done_callback(told)
 
     def end() -> None:
-        future.remove_done_callback(told)
-        reactor.forget(number)
+        nonlocal is_over
+        if not is_over:
+            is_over = True
+            future.remove_done_callback(told)
+            reactor.forget(number)
 
     return end
 
