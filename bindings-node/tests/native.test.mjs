@@ -114,6 +114,7 @@ test('losses are warnings of the process, and events for whoever wants them', as
   await until(() => events.some(({ target }) => target === 'lockwright::lost'))
   const grant = events.find(({ target, fields }) => target === 'lockwright::grant' && fields.lock === 'second')
   assert.ok(grant.at instanceof Date && grant.level === 'debug' && grant.fields.ttl === 0.03, grant)
+  for (const wrong of [['warning'], ['warn', 5], [3]]) assert.throws(() => onEvent(...wrong), { code: 'invalid_config' })
   onEvent('off')
   const told = events.length
   await lose('third')

@@ -95,7 +95,9 @@ test('what several locks cannot be is refused, and what cannot be exported stays
   for (const names of [[], [''], [5], ['a\0'], 'ab', null, 7]) assert.throws(() => here.multiLock(names), { code: 'invalid_config' }, inspect(names))
   for (const segments of [0, 257, 1.5, -1, NaN, '3']) assert.throws(() => here.striped('x', segments), { code: 'invalid_config' })
   assert.throws(() => here.multiLock(['a'], { reentrant: true }), { code: 'unsupported' })
-  assert.throws(() => here.striped('a', 2).segment(2), { code: 'invalid_config' })
+  for (const index of [2, -1, -0.5, 0.5, NaN, Infinity, 2 ** 32 + 1, '1', null, undefined]) {
+    assert.throws(() => here.striped('a', 2).segment(index), { code: 'invalid_config' }, inspect(index))
+  }
   for (const secret of ['', 'secret', 7]) await assert.rejects(here.resume(secret), { code: 'invalid_config' })
   const guard = await here.lock('x').acquire()
   await assert.rejects(guard.export(5), { code: 'invalid_config' })

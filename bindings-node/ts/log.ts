@@ -1,4 +1,4 @@
-import { checked } from './errors'
+import { checked, mistake } from './errors'
 import { native } from './native'
 import { reactor } from './reactor'
 import { soon } from './time'
@@ -31,8 +31,10 @@ let listener: (event: LogEvent) => void = warn
  * the thread. Every thread, and every copy of the library in `node_modules`, has a level and a listener of its own.
  */
 export function onEvent(level: LogLevel | 'off', listen: (event: LogEvent) => void = warn): void {
-  listener = listen
   const number = level === 'off' ? LEVELS.length : LEVELS.indexOf(level)
+  if (number < 0) throw mistake('invalid_config', 'listen', `there is no level ${JSON.stringify(level)}; there are: ${LEVELS.join(', ')}, off`)
+  if (typeof listen !== 'function') throw mistake('invalid_config', 'listen', 'what listens must be a function')
+  listener = listen
   checked(native.listen(reactor(), number))
 }
 

@@ -1,5 +1,5 @@
 import { Client } from './client'
-import { checked, firstOf, isFailure, LockError } from './errors'
+import { checked, firstOf, isFailure, LockError, mistake } from './errors'
 import { Guard, Source } from './guard'
 import { Lock } from './lock'
 import { type AcquireOptions, within } from './asking'
@@ -218,6 +218,9 @@ export class Striped {
 
   /** The lock of the segment of that index, from 0. */
   segment(index: number): Lock {
+    if (!Number.isInteger(index) || index < 0 || index >= this.count) {
+      throw mistake('invalid_config', 'lock', `the index of a segment is a whole number from 0 to ${this.count - 1}`)
+    }
     const lock = checked(this.#native.segment(index))
     return Lock.make(lock, lock.name, this.#of(index))
   }
