@@ -153,8 +153,8 @@ impl Lock {
     }
 }
 
-/// Where the block is that ends, of those that did not. Where it is not known which, one that holds nothing any more goes
-/// before one that does: that one is given back when the other block ends.
+/// Where the block is that ends, of those that did not. Where it is not known which, one that holds nothing any more
+/// goes before one that does: that one is given back when the other block ends.
 fn block_of(pins: &[Pin], who: u64) -> Option<usize> {
     let mine = pins.iter().rposition(|pin| pin.block && pin.who == who);
     let over = || pins.iter().rposition(|pin| pin.block && !pin.guard.get().held.is_held());
