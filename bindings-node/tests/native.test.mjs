@@ -144,14 +144,11 @@ async function newUser(t, uri, name) {
 test('credentials are asked for by what was made of a client that is collected', { skip: !('redis' in shared()) }, async () => {
   const uri = shared().redis
   let asked = 0
-  const made = await (async () => {
+  const [client, ...made] = await (async () => {
     const here = await connect(uri, { storeTimeout: 1_500, credentials: () => (asked++, { user: 'nobody', password: 'x' }) })
-    return [here.lock('orphan'), here.semaphore('orphans', 1), here.latch('orphaned', 1)]
+    return [new WeakRef(here), here.lock('orphan'), here.semaphore('orphans', 1), here.latch('orphaned', 1)]
   })()
-  for (let round = 0; round < 5; round++) {
-    await sleep(5)
-    globalThis.gc()
-  }
+  await collected(() => client.deref() === undefined)
   for (const [at, ask] of [() => made[0].acquire(), () => made[1].acquire(), () => made[2].count()].entries()) {
     await assert.rejects(ask(), error => error.code === 'auth' && !/is gone/.test(error.message), String(at))
   }

@@ -7,9 +7,9 @@ use ext_php_rs::convert::IntoZval;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::{ZendHashTable, Zval};
-use lockwright::binding::{Held, Standing};
-use lockwright::options::{AcquireOptions, MAX_TTL};
-use lockwright::{Client, Error, Kind};
+use lockwright::binding::{Held, Standing, check_every};
+use lockwright::options::AcquireOptions;
+use lockwright::{Client, Kind};
 
 use crate::classes::of_error;
 use crate::guard::Guard;
@@ -108,9 +108,7 @@ impl Election {
     /// nobody leads any more. `every` is 0.001 to 86,400 s: another is InvalidConfig.
     pub fn changed(&self, known: Option<&Zval>, every: Option<&Zval>) -> PhpResult<Option<Zval>> {
         let every = optional_span("inspect", "every", every)?.unwrap_or(EVERY);
-        if every < Duration::from_millis(1) || every > MAX_TTL {
-            return Err(thrown(Error::invalid("changed", format!("every is {every:?}; it must be 1 ms to 24 h"))));
-        }
+        check_every(every).map_err(thrown)?;
         let known = known.filter(|known| !known.is_null()).map(crate::value::token).transpose()?;
         loop {
             let leader = self.seen()?;

@@ -341,9 +341,9 @@ def test_a_release_of_permits_and_a_close_go_on_though_they_are_cancelled(url, n
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("names", ["10", b"10", 5, None])
+@pytest.mark.parametrize("names", ["10", 5, None])
 def test_what_is_no_list_of_names_is_refused(url, names):
-    with lockwright.connect(url) as client, pytest.raises((lockwright.InvalidConfig, TypeError)):
+    with lockwright.connect(url) as client, pytest.raises(lockwright.InvalidConfig, match="list of strings"):
         client.multi_lock(names)
 
 

@@ -1,10 +1,11 @@
 // What is around the plugin in its test: hosts that serve it, its origin, and other languages that claim as it does.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 
 import { Origin } from '../../examples/edge/origin.mjs'
@@ -56,7 +57,20 @@ export async function serve(plugin, environment, how = {}) {
     const heard = await Promise.race([once(host.stderr, 'data'), ended.then(() => undefined)])
     if (heard === undefined) throw new Error(`nothing is served: ${said}`)
   }
-  return { url: `http://127.0.0.1:${port}`, said: () => said }
+  return { url: `http://127.0.0.1:${port}`, said: () => said, rests: () => rests(host.pid) }
+}
+
+/** Waits until no thread of that process computes, or wants to. */
+async function rests(pid) {
+  const computes = task => {
+    try {
+      return / R /.test(readFileSync(`/proc/${pid}/task/${task}/stat`, 'utf8'))
+    } catch {
+      // It ended meanwhile.
+      return false
+    }
+  }
+  while (readdirSync(`/proc/${pid}/task`).some(computes)) await sleep(5)
 }
 
 /** Those that could not be begun, too. */

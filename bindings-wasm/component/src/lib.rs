@@ -129,13 +129,18 @@ impl Shared {
     }
 
     async fn until_settled(&self, ticket: Ticket) -> Time {
-        self.until(None, move |engine, _| engine.is_settled(ticket)).await
+        self.until_settled_within(ticket, None).await
     }
 
-    /// The same for as long as a server may keep silent.
-    async fn until_settled_in_time(&self, ticket: Ticket) -> Time {
-        let limit = host::now().after(self.read(|engine| engine.settings().store_timeout()));
-        self.until(Some(limit), move |engine, _| engine.is_settled(ticket)).await
+    /// The same for at most `limit`.
+    async fn until_settled_within(&self, ticket: Ticket, limit: Option<Duration>) -> Time {
+        let limit = limit.map(|limit| host::now().after(limit));
+        self.until(limit, move |engine, _| engine.is_settled(ticket)).await
+    }
+
+    /// For how long a server may keep silent.
+    fn patience(&self) -> Option<Duration> {
+        Some(self.read(|engine| engine.settings().store_timeout()))
     }
 
     /// What became of an acquisition of what is held.
@@ -373,28 +378,26 @@ impl Guard {
         self.client.with(|engine, now| look(engine, now, &mut self.guard.borrow_mut()))
     }
 
-    /// What was asked of the guard is forgotten with the call that waits for it.
-    fn pending(&self, ticket: Ticket) -> Pending<'_, (&Guard, Ticket)> {
-        self.client.pending((self, ticket), |engine, now, (guard, ticket)| {
-            engine.forget_answer(now, &guard.guard.borrow(), ticket);
-        })
-    }
-
-    /// Asks something of the guard, and hands on what is answered.
+    /// Asks something of the guard, and hands on what is answered within `limit`.
     async fn answered<T>(
         &self,
+        limit: Option<Duration>,
         ask: impl FnOnce(&mut Engine, Time, &mut lockwright_wasm_engine::Guard) -> core::Result<Ticket>,
         read: impl FnOnce(&mut Engine, Time, &mut lockwright_wasm_engine::Guard, Ticket) -> core::Result<T>,
     ) -> Result<T, api::Error> {
         let ticket = self.with(ask).map_err(refused)?;
-        let pending = self.pending(ticket);
-        let now = self.client.until_settled(ticket).await;
+        let forget = |engine: &mut Engine, now, (guard, ticket): (&Guard, Ticket)| {
+            engine.forget_answer(now, &guard.guard.borrow(), ticket);
+        };
+        let pending = self.client.pending((self, ticket), forget);
+        let now = self.client.until_settled_within(ticket, limit).await;
         pending.ended();
         self.client.read(|engine| read(engine, now, &mut self.guard.borrow_mut(), ticket)).map_err(refused)
     }
 
     async fn change(&self, to: Share) -> Result<bool, api::Error> {
         self.answered(
+            None,
             |engine, now, guard| engine.change(now, guard, to),
             |engine, now, guard, ticket| engine.changed(now, guard, ticket),
         )
@@ -422,15 +425,17 @@ impl api::GuestGuard for Guard {
 
     async fn renew(&self, ttl: Option<api::Milliseconds>) -> Result<(), api::Error> {
         let ttl = ttl.map_or(self.ttl, Duration::from_millis);
-        let ticket = self.with(|engine, now, guard| engine.renew(now, guard, ttl)).map_err(refused)?;
-        let pending = self.pending(ticket);
-        let now = self.client.until_settled_in_time(ticket).await;
-        pending.ended();
-        self.client.read(|engine| engine.renewed(now, &self.guard.borrow(), ticket)).map_err(refused)
+        self.answered(
+            self.client.patience(),
+            |engine, now, guard| engine.renew(now, guard, ttl),
+            |engine, now, guard, ticket| engine.renewed(now, guard, ticket),
+        )
+        .await
     }
 
     async fn release(&self) -> Result<api::ReleaseOutcome, api::Error> {
         self.answered(
+            None,
             |engine, now, guard| engine.release(now, guard),
             |engine, _, _, ticket| Ok(outcome(engine.released(ticket))),
         )
@@ -451,6 +456,7 @@ impl api::GuestGuard for Guard {
     async fn export(&self, ttl: api::Milliseconds) -> Result<String, api::Error> {
         let ttl = Duration::from_millis(ttl);
         self.answered(
+            None,
             |engine, now, guard| engine.export(now, guard, ttl),
             |engine, _, guard, ticket| engine.exported(guard, ticket),
         )

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright_machines::error as core;
 use lockwright_machines::lease::Inspection;
-use lockwright_machines::options::MAX_TTL;
+use lockwright_machines::options::check_every;
 use lockwright_machines::time::Time;
 use lockwright_wasm_engine::{Guard, Ticket};
 use maybe_async::maybe_async;
@@ -147,12 +147,7 @@ impl api::GuestElection for Election {
         every: Option<api::Milliseconds>,
     ) -> Result<Option<api::Leader>, api::Error> {
         let every = Duration::from_millis(every.unwrap_or(EVERY));
-        if every.is_zero() || every > MAX_TTL {
-            return Err(refused(core::Error::invalid(
-                "changed",
-                format!("every must be 1 ms to 24 h; it is {every:?}"),
-            )));
-        }
+        check_every(every).map_err(refused)?;
         loop {
             let leader = self.look().await?;
             if leader.as_ref().map(|leader| leader.token) != known {
@@ -238,7 +233,7 @@ impl api::GuestMultiGuard for MultiGuard {
         let count = self.guards.borrow().len();
         for at in 0..count {
             let ticket = self.with(|engine, now, guards| engine.renew(now, &guards[at], ttl)).map_err(refused)?;
-            let now = self.client.until_settled_in_time(ticket).await;
+            let now = self.client.until_settled_within(ticket, self.client.patience()).await;
             let renewed = |engine: &mut Engine| engine.renewed(now, &self.guards.borrow()[at], ticket);
             self.client.read(renewed).map_err(refused)?;
         }

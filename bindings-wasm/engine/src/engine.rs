@@ -170,7 +170,7 @@ impl<S: Store> Engine<S> {
             layouts: store.layouts(),
             common: Common {
                 random,
-                store_timeout: store.settings().options.store_timeout,
+                store_timeout: store.settings().store_timeout(),
                 inbox_id: None,
                 state: if store.pushes() { State::Closed } else { State::Unavailable },
                 alive_until: Time::ZERO,

@@ -244,7 +244,7 @@ impl<S: Store> Engine<S> {
     fn converse(&mut self, now: Time, about: About) -> Result<Ticket> {
         self.check_open()?;
         let ticket = self.next_ticket();
-        let give_up = now.after(self.settings().options.store_timeout);
+        let give_up = now.after(self.settings().store_timeout());
         let conversation = Conversation { about, said: Vec::new(), give_up, told: None, again_at: None, late: 0 };
         self.inquiries.open.insert(ticket, conversation);
         self.continue_inquiry(ticket);

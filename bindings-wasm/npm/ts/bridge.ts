@@ -1,4 +1,4 @@
-import type { Connection, Events, Transport } from './transport.js'
+import { closed, type Connection, type Events, said, type Transport } from './transport.js'
 
 /** Somebody who has a connection of its own to the server, or speaks to it in another way. */
 export interface Speaker {
@@ -22,11 +22,14 @@ const NOT_OURS: Record<string, string> = {
 /** What would be said of our own connection, and not of one that is shared. */
 const COURTESY = 'CLIENT'
 
+/** Makes whoever speaks for a connection. */
+type Begin = (lost: (error?: unknown) => void) => Speaker | Promise<Speaker>
+
 /**
  * The transport over somebody who speaks to the server: what the engine says is read, and what is answered written as the server would. `begin` makes the speaker
  * for a connection, and calls `lost` when something may have been pushed that was not heard: then another is made.
  */
-export function bridge(begin: (lost: (error?: unknown) => void) => Speaker | Promise<Speaker>): Transport {
+export function bridge(begin: Begin): Transport {
   return { connect: (_host, _port, events) => new Bridged(begin, events) }
 }
 
@@ -37,7 +40,7 @@ class Bridged implements Connection {
   /** Answers go out in the order of the commands. */
   #last: Promise<void> = Promise.resolve()
 
-  constructor(begin: (lost: (error?: unknown) => void) => Speaker | Promise<Speaker>, events: Events) {
+  constructor(begin: Begin, events: Events) {
     this.#events = events
     void (async () => {
       try {
@@ -97,13 +100,12 @@ class Bridged implements Connection {
   #fail(error: unknown): void {
     if (this.#over) return
     this.end()
-    this.#events.ended('EIO', error instanceof Error ? error.message : String(error))
+    this.#events.ended('EIO', said(error))
   }
 
   end(): void {
     this.#over = true
-    // What ended by itself may throw here.
-    void (async () => this.#speaker?.close?.())().catch(() => {})
+    closed(this.#speaker)
   }
 }
 

@@ -1,5 +1,6 @@
 import init from '../wasm/lockwright.js'
 import { type Client, type ConnectOptions, mistake, open } from './api.js'
+import { said } from './transport.js'
 
 export * from './api.js'
 
@@ -13,7 +14,7 @@ async function load(): Promise<void> {
     // Kept, it would fail every later call until the page is loaded anew.
     ready = undefined
     // Without what an address may have of a login.
-    const what = `could not load ${file.protocol}//${file.host}${file.pathname} (${value instanceof Error ? value.message : String(value)})`
+    const what = `could not load ${file.protocol}//${file.host}${file.pathname} (${said(value)})`
     const error = mistake('unavailable', 'connect', `${what}; see that the site serves this file of the package there, and connect again`)
     throw Object.defineProperty(error, 'cause', { value, configurable: true, writable: true })
   }

@@ -1,4 +1,4 @@
-import type { Connection, Events, Transport } from './transport.js'
+import { closed, type Connection, type Events, type Transport } from './transport.js'
 
 /** A connection as most runtimes have one. */
 export interface Duplex {
@@ -61,7 +61,6 @@ class Wire implements Connection {
   end(): void {
     this.#over = true
     this.#unwanted.abort()
-    // What ended by itself may throw here, at once or later.
-    void (async () => this.#stream?.close?.())().catch(() => {})
+    closed(this.#stream)
   }
 }

@@ -40,9 +40,9 @@ export class Guard implements AsyncDisposable {
     return this.#token
   }
 
-  /** @internal Whether it was released or exported. */
+  /** @internal Whether it was released or exported, or is being exported. */
   get isOver(): boolean {
-    return this.#ended
+    return this.#ended || this.#leaving !== undefined
   }
 
   /** Whether the lock is certainly held at this moment. */
@@ -137,7 +137,7 @@ export class Guard implements AsyncDisposable {
     const [first] = guards
     if (first === undefined) return []
     const running = first.#running
-    const open = guards.filter(guard => !guard.#ended)
+    const open = guards.filter(guard => !guard.isOver)
     const why = open.map(guard => guard.whyLost)
     const tickets = running.do((core, now) => core.release_all(now, Uint32Array.from(open, guard => guard.#number))) as (number | Failure)[]
     for (const [at, guard] of open.entries()) guard.#end(why[at])
@@ -204,7 +204,7 @@ export class Guard implements AsyncDisposable {
   }
 
   #own(operation: string): void {
-    if (this.#ended || this.#leaving !== undefined) throw this.#over(operation)
+    if (this.isOver) throw this.#over(operation)
   }
 
   #over(operation: string): LockError {

@@ -1,6 +1,6 @@
 import { Core } from '../wasm/lockwright.js'
 import { errorOf, type Failure, isFailure, type LockError } from './errors.js'
-import type { Connection, Events, Transport } from './transport.js'
+import { type Connection, type Events, said, type Transport } from './transport.js'
 
 /** The longest that a timer takes. */
 const LONGEST = 2 ** 31 - 1
@@ -165,26 +165,27 @@ const NONE: Connection = { send: () => undefined, end: () => undefined }
 
 /** The same connection, which ends by what it throws: whoever uses it is in the middle of something else. */
 function guarded(connection: Connection, events: Events): Connection {
-  const quietly = (work: () => void, failed: (error: unknown) => void = () => {}): void => {
+  const end = (): void => {
     try {
-      work()
-    } catch (error) {
-      failed(error)
-    }
+      connection.end()
+    } catch {}
   }
-  const end = (): void => quietly(() => connection.end())
   return {
-    send: bytes => quietly(() => connection.send(bytes), error => {
-      end()
-      soon(() => events.ended('EIO', said(error)))
-    }),
+    send(bytes) {
+      try {
+        connection.send(bytes)
+      } catch (error) {
+        end()
+        soon(() => events.ended('EIO', said(error)))
+      }
+    },
     end,
-    keepAlive: waited => quietly(() => connection.keepAlive?.(waited)),
+    keepAlive(waited) {
+      try {
+        connection.keepAlive?.(waited)
+      } catch {}
+    },
   }
-}
-
-function said(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }
 
 const NOW = Promise.resolve()

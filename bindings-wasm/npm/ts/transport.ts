@@ -24,3 +24,13 @@ export interface Transport {
   readonly pushes?: boolean | undefined
   connect(host: string, port: number, events: Events): Connection
 }
+
+/** @internal What an error says, which may be anything that was thrown. */
+export function said(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+/** @internal Closes what may have ended by itself, and throws then, at once or later. */
+export function closed(what: { close?(): unknown } | undefined): void {
+  void (async () => what?.close?.())().catch(() => {})
+}

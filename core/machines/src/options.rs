@@ -243,6 +243,17 @@ impl ConnectOptions {
     }
 }
 
+/// Says whether an observer, such as one of an election, may wait so long between two looks.
+///
+/// # Errors
+/// `invalid_config` for less than 1 ms and more than 24 h.
+pub fn check_every(every: Duration) -> Result<()> {
+    if every < Duration::from_millis(1) || every > MAX_TTL {
+        return Err(Error::invalid("changed", format!("every is {every:?}; it must be 1 ms to 24 h")));
+    }
+    Ok(())
+}
+
 /// Gives user and password for a connection that is about to be made, or says why it cannot: then the connection fails
 /// with `auth`, and the error names the cause. It may block, up to `connect_timeout`: it is called in the caller's
 /// thread, or in one of its own where the caller is a task or the background.
@@ -303,6 +314,16 @@ impl std::fmt::Debug for ConnectOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_observer_looks_every_millisecond_at_the_most_and_every_day_at_the_least() {
+        let ms = Duration::from_millis(1);
+        for (every, is_fine) in
+            [(Duration::ZERO, false), (ms / 2, false), (ms, true), (MAX_TTL, true), (MAX_TTL + ms, false)]
+        {
+            assert_eq!(check_every(every).is_ok(), is_fine, "{every:?}");
+        }
+    }
 
     #[test]
     fn a_span_is_what_the_language_counts() {

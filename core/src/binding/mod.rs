@@ -44,6 +44,7 @@ pub use record::{Record, Value};
 pub use crate::platform::fork::Generational;
 pub use crate::platform::mutex::locked;
 pub use crate::platform::thread::keep_signals_out;
+pub use lockwright_machines::options::check_every;
 
 use crate::error::{Error, Kind};
 
