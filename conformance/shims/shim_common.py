@@ -68,7 +68,7 @@ class LogFile:
         os.write(self.file, (json.dumps(record) + "\n").encode())
 
     def token_of(self, guard: Any) -> int:
-        return guard.token(self.command)
+        return guard.token
 
     def why_lost(self, guard: Any) -> Any:
         return guard.why_lost

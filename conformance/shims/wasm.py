@@ -47,15 +47,17 @@ class Refused(Exception):
 class Held:
     """A guard with the instance that it is of."""
 
-    def __init__(self, instance: Instance, guard: Any, of: str, of_several: bool = False) -> None:
-        self.instance, self.guard, self.of, self.of_several = instance, guard, of, of_several
+    def __init__(self, instance: Instance, guard: Any, of: str, among: Optional[str] = None) -> None:
+        """`among` several locks it is told by that one's token."""
+        self.instance, self.guard, self.of, self.among = instance, guard, of, among
         self.mutex = threading.RLock()
         self.over = False
         self.why: Optional[str] = None
 
-    def token(self, command: Command) -> int:
+    @property
+    def token(self) -> int:
         with self.mutex:
-            return self.guard.tokens[name_of(command)] if self.of_several else self.guard.token
+            return self.guard.token if self.among is None else self.guard.tokens[self.among]
 
     def remaining(self) -> float:
         with self.mutex:
@@ -133,7 +135,7 @@ class Shim:
         return instance.lock(name, **options)
 
     def held(self, instance: Instance, guard: Any, command: Command) -> Held:
-        return Held(instance, guard, command["client"], command.get("with") is not None)
+        return Held(instance, guard, command["client"], None if command.get("with") is None else name_of(command))
 
     def acquired(self, command: Command) -> Held:
         instance = self.instance(command)
@@ -142,7 +144,7 @@ class Shim:
     def keeps(self, command: Command, held: Held) -> Dict[str, Any]:
         at = now()
         self.guards[command["guard"]] = held
-        return {"at": at, "token": held.token(command), "depth": 1, "remaining": held.remaining()}
+        return {"at": at, "token": held.token, "depth": 1, "remaining": held.remaining()}
 
     def do_open(self, command: Command) -> Dict[str, Any]:
         self.uris[command["client"]] = command["uri"]
@@ -206,7 +208,7 @@ class Shim:
     def do_state(self, command: Command) -> Dict[str, Any]:
         held = self.guards[command["guard"]]
         state = {"held": held.is_held, "remaining": held.remaining(), "why": held.why_lost}
-        return {**state, "token": held.token(command), "depth": 1}
+        return {**state, "token": held.token, "depth": 1}
 
     def do_campaign(self, command: Command) -> Dict[str, Any]:
         instance = self.instance(command)

@@ -451,7 +451,9 @@ impl Play<'_> {
                     return Ok(());
                 }
                 Some(Ok(())) => return Ok(()),
-                Some(Err(unmet)) if clock::now() > give_up => return Err(Fault::Late(unmet)),
+                Some(Err(unmet)) if clock::now() > give_up => {
+                    return Err(Fault::Late(format!("{unmet}: {}", shim.insides())));
+                }
                 Some(Err(_)) => std::thread::sleep(Duration::from_millis(20)),
             }
         }

@@ -57,9 +57,7 @@ impl Pool {
             if face.joins.is_none() {
                 player.shim.warm_up(&format!("warm-up-{}-{number}", std::process::id()))?;
                 player.shim.reset()?;
-                let process = player.shim.process();
-                let threads = if face.own_threads.is_some() { u64::MAX } else { process.threads };
-                player.bare = Some(Process { threads, ..process });
+                player.bare = Some(player.shim.process());
             }
         }
         Ok(player)

@@ -50,12 +50,21 @@ pub struct Face {
     pub daily: Option<Part>,
     /// What it is built into, for one that not every machine can build.
     pub built: Option<Built>,
-    /// Why its threads are not counted once a play is over.
-    pub own_threads: Option<String>,
+    /// Threads of its runtime, which come and go by themselves and are not counted.
+    pub own_threads: Option<OwnThreads>,
     /// Why one thing is done at a time in it, so that its tasks are processes.
     pub one_thread: Option<String>,
     #[serde(default)]
     pub cannot: Reasons,
+}
+
+/// See [`Face::own_threads`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OwnThreads {
+    /// What the names of such threads begin with, as the operating system has them: 15 bytes at most.
+    pub named: Vec<String>,
+    pub reason: String,
 }
 
 /// See [`Face::refuses`].

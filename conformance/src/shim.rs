@@ -29,6 +29,7 @@ pub struct Shim {
     pub language: String,
     /// Whether it can serve one play after another.
     pub resets: bool,
+    own_threads: Vec<String>,
     child: Mutex<Child>,
     stdin: Mutex<ChildStdin>,
     waiting: Waiting,
@@ -187,6 +188,7 @@ impl Shim {
             pid,
             language,
             resets,
+            own_threads: face.own_threads.as_ref().map(|own| own.named.clone()).unwrap_or_default(),
             child: Mutex::new(child),
             stdin: Mutex::new(stdin),
             waiting,
@@ -243,16 +245,20 @@ impl Shim {
         self.signalled.load(Ordering::Relaxed)
     }
 
-    /// How many threads and descriptors its process has.
+    /// How many threads and descriptors its process has, but for the threads that its runtime has for itself.
     pub fn process(&self) -> Process {
-        let count = |what: &str| self.of_process(what).count() as u64;
-        Process { threads: count("task"), descriptors: count("fd") }
+        Process { threads: self.threads().len() as u64, descriptors: self.of_process("fd").count() as u64 }
     }
 
-    /// Its threads and descriptors, by what they are.
+    fn threads(&self) -> Vec<String> {
+        let names = self.of_process("task").filter_map(|thread| fs::read_to_string(thread.join("comm")).ok());
+        let is_own = |name: &str| self.own_threads.iter().any(|own| name.starts_with(own.as_str()));
+        names.map(|name| name.trim().to_owned()).filter(|name| !is_own(name)).collect()
+    }
+
+    /// What [`Self::process`] counts, by name.
     pub fn insides(&self) -> String {
-        let threads = self.of_process("task").filter_map(|thread| fs::read_to_string(thread.join("comm")).ok());
-        let threads: Vec<_> = threads.map(|name| name.trim().to_owned()).collect();
+        let threads = self.threads();
         let descriptors = self.of_process("fd").filter_map(|descriptor| fs::read_link(descriptor).ok());
         let descriptors: Vec<_> = descriptors.map(|path| path.display().to_string()).collect();
         format!("{}; {}", threads.join(", "), descriptors.join(", "))
