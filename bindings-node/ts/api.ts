@@ -20,7 +20,7 @@ export {
   Unsupported,
 } from './errors'
 export { type Arrival, Barrier, type BarrierOptions } from './barrier'
-export { Election, type Leader, type ObserveOptions, type RunOptions } from './election'
+export { Election, type ElectionOptions, type Leader, type ObserveOptions, type RunOptions } from './election'
 export { Guard } from './guard'
 export * as kit from './kit'
 export { Latch, type LatchOptions } from './latch'

@@ -1,13 +1,13 @@
 import { wanted } from './asking'
 import { Barrier, type BarrierOptions } from './barrier'
-import { checked } from './errors'
-import { Election } from './election'
+import { checked, mistake } from './errors'
+import { Election, type ElectionOptions } from './election'
 import type { Guard } from './guard'
 import { Latch, type LatchOptions } from './latch'
 import { Lock, type LockOptions } from './lock'
 import { type Metrics, metricsOf } from './metrics'
 import { native, type NativeHandle } from './native'
-import { BARRIER, CONNECT, count, type Duration, LATCH, milliseconds, options as checkedOptions, REQUIRE, SEMAPHORE, text, texts, token } from './options'
+import { BARRIER, CONNECT, count, type Duration, ELECTION, LATCH, milliseconds, options as checkedOptions, REQUIRE, SEMAPHORE, shown, text, texts, token } from './options'
 import { OURS, only } from './ours'
 import { printable } from './printable'
 import { ask, type CredentialsSource, forgetSource, registerSource, reactor } from './reactor'
@@ -90,7 +90,7 @@ export class Client implements AsyncDisposable {
 
   /** @internal */
   static native(of: Client): NativeHandle {
-    if (!(of instanceof Client)) throw new TypeError(`${String(of)} is no client; give what \`await connect(url)\` gave`)
+    if (!(of instanceof Client)) throw mistake('invalid_config', 'across', `${shown(of)} is no client; give what \`await connect(url)\` gave`)
     return of.#native
   }
 
@@ -192,12 +192,13 @@ export class Client implements AsyncDisposable {
 
   /**
    * The election called `name`. The options' `ttl` says within what time a leader that died is replaced, `timeout` how long to
-   * campaign; `fair`, the rank and the label are the election's.
+   * campaign; there is no `fair`, `rank` or `label`, which are the election's.
    *
    * @throws As {@link lock}.
    */
-  election(name: string, options?: LockOptions): Election {
+  election(name: string, options?: ElectionOptions): Election {
     // What is wrong with them shows now.
+    checkedOptions('election', options, ELECTION)
     this.lock(name, options)
     return Election.make(this, name, options ?? {})
   }

@@ -3,7 +3,7 @@ import type { Client } from './client'
 import { LockLost, mistake, Unavailable } from './errors'
 import type { Guard } from './guard'
 import type { AcquireOptions, Lock, LockOptions } from './lock'
-import { type Duration, OBSERVE, options as checkedOptions, RUN, token } from './options'
+import { callable, type Duration, OBSERVE, options as checkedOptions, RUN, token } from './options'
 import { OURS, only } from './ours'
 import { printable } from './printable'
 import { pause } from './time'
@@ -20,6 +20,9 @@ export interface Leader {
   /** Milliseconds, where the store can tell. */
   readonly leadsFor?: number | undefined
 }
+
+/** As a lock's, but for what is the election's own. */
+export type ElectionOptions = Omit<LockOptions, 'fair' | 'rank' | 'label'>
 
 /** How an observer looks. */
 export interface ObserveOptions {
@@ -48,16 +51,16 @@ function mayComeBack(error: unknown): boolean {
 /** The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair` and the server allows it. */
 export class Election {
   readonly #client: Client
-  readonly #options: LockOptions
+  readonly #options: ElectionOptions
 
-  private constructor(ours: typeof OURS, client: Client, readonly name: string, options: LockOptions) {
+  private constructor(ours: typeof OURS, client: Client, readonly name: string, options: ElectionOptions) {
     only(ours, 'Election', 'client.election(name)')
     this.#client = client
     this.#options = options
   }
 
   /** @internal */
-  static make(client: Client, name: string, options: LockOptions): Election {
+  static make(client: Client, name: string, options: ElectionOptions): Election {
     return new Election(OURS, client, name, options)
   }
 
@@ -85,6 +88,7 @@ export class Election {
   async run<T>(proclaims: string, work: (guard: Guard, signal: AbortSignal) => T | PromiseLike<T>, options?: RunOptions): Promise<T> {
     const { signal } = checkedOptions<{ signal?: AbortSignal }>('run', options, RUN)
     checkSignal('run', signal)
+    callable('run', 'work', work)
     const seat = this.#seat(proclaims)
     for (;;) {
       let leading: Guard | undefined

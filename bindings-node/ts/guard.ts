@@ -1,6 +1,6 @@
 import { checked, errorOf, type Failure, isFailure, type LockError, LockLost, mistake, type Origin } from './errors'
 import { type Grant, native, type NativeHandle } from './native'
-import { type Duration, milliseconds } from './options'
+import { callable, type Duration, milliseconds } from './options'
 import { OURS, only } from './ours'
 import { heed, outcome, reactor, unwatch, watch } from './reactor'
 import type { LossReason, ReleaseOutcome } from './records'
@@ -152,6 +152,7 @@ export class Guard implements AsyncDisposable {
    */
   onReleaseRequested(callback: () => void): void {
     this.#own('on_release_requested')
+    callable('on_release_requested', 'callback', callback)
     heed(this.#number, () => queueMicrotask(callback))
   }
 

@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { mistake } from './errors'
 import { native } from './native'
 import { text, token as checkedToken } from './options'
 
@@ -23,6 +24,11 @@ export interface Fenced {
   readonly epoch?: bigint | undefined
 }
 
+/** The same in full. */
+export interface FencingToken extends Fenced {
+  readonly epoch: bigint
+}
+
 /** The token is lower than one that was seen before: whoever shows it has lost the lock. */
 export class Stale extends Error {
   override get name(): string {
@@ -30,28 +36,36 @@ export class Stale extends Error {
   }
 }
 
+/** What was given, if it is that. */
+function fenced(operation: string, given: Fenced): FencingToken {
+  if (typeof given !== 'object' || given === null) throw mistake('invalid_config', operation, 'a token comes as an object with token and epoch, such as a guard')
+  const { token, epoch = 0n } = given
+  return { token: checkedToken(operation, token), epoch: checkedToken(operation, epoch) }
+}
+
 /** The highest token that something has seen: for whatever keeps its state in memory. */
 export class Fence {
-  #highest: Fenced | undefined
+  #highest: FencingToken | undefined
 
+  /** @throws {@link InvalidConfig} for what is no token. */
   constructor(highest?: Fenced) {
-    this.#highest = highest
+    this.#highest = highest === undefined ? undefined : fenced('kit', highest)
   }
 
-  get highest(): Fenced | undefined {
+  get highest(): FencingToken | undefined {
     return this.#highest
   }
 
   /**
    * Takes note of the token.
    *
-   * @throws {@link Stale} when a higher one was seen.
+   * @throws {@link Stale} when a higher one was seen; {@link InvalidConfig} for what is no token.
    */
-  admit({ token, epoch = 0n }: Fenced): void {
-    checkedToken('admit', token)
-    const { token: highest, epoch: last = 0n } = this.#highest ?? { token }
-    if (this.#highest !== undefined && (epoch < last || (epoch === last && token < highest))) {
-      throw new Stale(`the token ${token} is stale: ${highest} was seen already; its holder has lost the lock`)
+  admit(shown: Fenced): void {
+    const { token, epoch } = fenced('admit', shown)
+    const highest = this.#highest ?? { token, epoch }
+    if (epoch < highest.epoch || (epoch === highest.epoch && token < highest.token)) {
+      throw new Stale(`the token ${token} is stale: ${highest.token} was seen already; its holder has lost the lock`)
     }
     this.#highest = { token, epoch }
   }
@@ -83,12 +97,13 @@ export function advisoryKey(key: string): bigint {
 }
 
 /** The value of the header. */
-export function headerValue({ token, epoch = 0n }: Fenced): string {
-  return native.kitHeaderValue(checkedToken('kit', epoch), checkedToken('kit', token))
+export function headerValue(of: Fenced): string {
+  const { token, epoch } = fenced('kit', of)
+  return native.kitHeaderValue(epoch, token)
 }
 
 /** What a header says; `undefined` for what is none. What comes without one is to be refused as well. */
-export function readHeader(value: string): Required<Fenced> | undefined {
+export function readHeader(value: string): FencingToken | undefined {
   const [epoch, token] = native.kitReadHeader(text('kit', 'header', value))
   return epoch === undefined || token === undefined ? undefined : { epoch, token }
 }

@@ -1,5 +1,6 @@
 import { checked, mistake } from './errors'
 import { native } from './native'
+import { callable, shown } from './options'
 import { reactor } from './reactor'
 import { soon } from './time'
 
@@ -32,8 +33,8 @@ let listener: (event: LogEvent) => void = warn
  */
 export function onEvent(level: LogLevel | 'off', listen: (event: LogEvent) => void = warn): void {
   const number = level === 'off' ? LEVELS.length : LEVELS.indexOf(level)
-  if (number < 0) throw mistake('invalid_config', 'listen', `there is no level ${JSON.stringify(level)}; there are: ${LEVELS.join(', ')}, off`)
-  if (typeof listen !== 'function') throw mistake('invalid_config', 'listen', 'what listens must be a function')
+  if (number < 0) throw mistake('invalid_config', 'listen', `there is no level ${shown(level)}; there are: ${LEVELS.join(', ')}, off`)
+  callable('listen', 'listener', listen)
   listener = listen
   checked(native.listen(reactor(), number))
 }

@@ -1,4 +1,5 @@
 import { mistake } from './errors'
+import { within } from './asking'
 import type { AcquireOptions, Lock } from './lock'
 import { options as checkedOptions } from './options'
 import { OURS, only } from './ours'
@@ -47,6 +48,7 @@ export class Once<T> {
    */
   async get(options?: AcquireOptions): Promise<T> {
     const { look, make, waits } = this.#job
+    within(options)
     const found = await look()
     if (found?.fresh === true) return found.value
     const mayWait = !found || waits === true

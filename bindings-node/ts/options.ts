@@ -40,6 +40,11 @@ export const REQUIRE: Record<string, Shape> = known(OPTIONS.require)
 
 export const CONNECT: Record<string, Shape> = { ...known(OPTIONS.connect), credentials: 'function' }
 
+const { fair: _fair, rank: _rank, label: _label, ...ELECTED } = LOCK
+
+/** Those of a lock but for what is the election's own. */
+export const ELECTION: Record<string, Shape> = ELECTED
+
 export const SEMAPHORE: Record<string, Shape> = { ...LOCK, take: 'count' }
 
 export const BARRIER: Record<string, Shape> = { ttl: 'span' }
@@ -92,8 +97,22 @@ export function texts(operation: string, what: string, values: unknown): string[
 }
 
 export function token(operation: string, value: unknown): bigint {
-  if (typeof value !== 'bigint') throw invalid(operation, 'the token must be a bigint, as inspect shows it')
-  return value
+  if (typeof value === 'bigint' && value >= 0n && value < 2n ** 64n) return value
+  throw invalid(operation, 'the token must be a bigint from 0 to 2^64 - 1, as guards have it and inspect shows it')
+}
+
+/** What is to be called later. */
+export function callable(operation: string, what: string, value: unknown): void {
+  if (typeof value !== 'function') throw invalid(operation, `the ${what} must be a function`)
+}
+
+/** As text, whatever it is. */
+export function shown(value: unknown): string {
+  try {
+    return String(value)
+  } catch {
+    return `a ${typeof value} that is no text`
+  }
 }
 
 /** A number of things; the native layer says how many there may be. */

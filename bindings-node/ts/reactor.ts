@@ -4,6 +4,7 @@ import { Socket } from 'node:net'
 import { checked, errorOf, type Failure } from './errors'
 import { type Heard, tell } from './log'
 import { Answer, type Grant, Kind, native, type NativeHandle, type NativeReactor, NUMBERS, type Told, type Word } from './native'
+import { shown } from './options'
 import type { LossReason } from './records'
 import { later, onAbort, soon } from './time'
 
@@ -274,6 +275,6 @@ async function answer(source: number, question: number): Promise<void> {
       native.give(reactor(), question, undefined, undefined, 'the credentials function must return { user, password }, two strings')
     }
   } catch (error) {
-    native.give(reactor(), question, undefined, undefined, `the credentials function threw ${String(error)}`)
+    native.give(reactor(), question, undefined, undefined, `the credentials function threw ${shown(error)}`)
   }
 }

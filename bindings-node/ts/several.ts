@@ -181,7 +181,7 @@ export class Striped {
    *
    * Every process must name the same stores in the same order. One that cannot be reached is left out for ten seconds, while others answer.
    *
-   * @throws {@link InvalidConfig} for more stores than segments; {@link Unsupported} where another store cannot do what the options ask for.
+   * @throws {@link InvalidConfig} for more stores than segments, and what is no client; {@link Unsupported} where another store cannot do what the options ask for.
    */
   across(...others: Client[]): Striped {
     const clients = others.map(other => Client.native(other))

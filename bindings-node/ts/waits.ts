@@ -9,6 +9,7 @@ import { randomBytes } from 'node:crypto'
 
 import { type Failure, isFailure } from './errors'
 import type { Answer, NativeHandle } from './native'
+import { callable } from './options'
 import { giveUp, numberOf, outcome } from './reactor'
 import { begin, soon } from './time'
 
@@ -45,6 +46,7 @@ export async function block<G extends AsyncDisposable | null, T>(
   acquire: (number: number) => Promise<G>,
   work: (guard: G) => T | PromiseLike<T>,
 ): Promise<T> {
+  callable('using', 'work', work)
   const frame = spare.pop() ?? newFrame()
   blocks++
   try {

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use lockwright::Error;
 use lockwright::binding::operation::{Operation, Takes, look};
 use lockwright::binding::{Argument, Handle, lost_track};
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::barrier::Barrier;
@@ -15,7 +14,7 @@ use crate::latch::Latch;
 use crate::lock::{Lock, limit};
 use crate::several::{Bundle, Segments};
 use crate::value::{of_argument, told};
-use crate::{Given, Span, green, in_slices, text, waited};
+use crate::{Given, Span, Whole, green, in_slices, text, waited};
 
 /// Whatever of Python's is asked something.
 pub(crate) trait Asked {
@@ -76,30 +75,15 @@ pub(crate) fn asked(of: &Handle, name: &str, given: &[Given<'_>]) -> PyResult<(&
         }
         (Takes::Span, Some(span)) => Ok(Argument::Span(span.extract::<Span>()?.check(operation.operation, what)?)),
         (Takes::Text, Some(given)) => Ok(Argument::Text(text(operation.operation, what, given)?)),
-        (Takes::Token, Some(given)) => Ok(Argument::Token(token(given)?)),
+        (Takes::Token, Some(given)) => Ok(Argument::Token(given.extract::<Whole>()?.token(operation.operation)?)),
         (Takes::Count, Some(given)) => {
-            let number = given.extract().map_err(|error| of_argument(given.py(), what, error))?;
-            Ok(Argument::Count(count(number)))
+            let number: Whole = given.extract().map_err(|error| of_argument(given.py(), what, error))?;
+            Ok(Argument::Count(number.count()))
         }
-        (_, None) => Err(Raised(lost_track(operation.operation)).into()),
+        (_, None) => Err(PyTypeError::new_err(format!("argument '{what}' must not be None"))),
     };
     let arguments = operation.takes.iter().zip(given).map(argument).collect::<PyResult<_>>()?;
     Ok((operation, arguments))
-}
-
-/// A number as the core takes it, which refuses the smallest and the largest.
-pub(crate) fn count(number: i128) -> u32 {
-    u32::try_from(number).unwrap_or(if number < 0 { 0 } else { u32::MAX })
-}
-
-/// The token of the hold to be broken.
-fn token(expected: &Bound<'_, PyAny>) -> PyResult<u64> {
-    expected.extract().map_err(|error: PyErr| {
-        if error.is_instance_of::<PyOverflowError>(expected.py()) {
-            return Raised(Error::invalid("break", "the token is out of range; give one that inspect showed")).into();
-        }
-        error
-    })
 }
 
 /// Asks it in this thread, which lets others run meanwhile.

@@ -11,7 +11,7 @@ use lockwright::queue::OwnerId;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::asked::{ask, count as in_range};
+use crate::asked::ask;
 use crate::barrier::Barrier;
 use crate::error::Raised;
 use crate::guard::Guard;
@@ -21,7 +21,7 @@ use crate::report::follow_logging;
 use crate::semaphore::Semaphore;
 use crate::several::{Bundle, Segments};
 use crate::value::{PYTHON, record, set};
-use crate::{Given, Keywords, Span, aside, dispatcher, locked, text};
+use crate::{Given, Keywords, Span, Whole, aside, callable, dispatcher, locked, text};
 
 /// What a client shares with its locks.
 pub(crate) struct SharedClient {
@@ -71,9 +71,10 @@ pub(crate) fn connect(
     set("connect", &CONNECT, &[], &mut options, keywords)?;
     let url = url.map(|url| text("connect", "url", url)).transpose()?;
     let credentials = credentials.map(Arc::new);
-    if let Some(callable) = &credentials {
-        let (callable, limit) = (Arc::downgrade(callable), options.connect_timeout);
-        options.credentials = Some(Arc::new(move || dispatcher::credentials(&callable, limit)));
+    if let Some(source) = &credentials {
+        callable("credentials", source.bind(py))?;
+        let (source, limit) = (Arc::downgrade(source), options.connect_timeout);
+        options.credentials = Some(Arc::new(move || dispatcher::credentials(&source, limit)));
     }
     let client = blocking::Client::open(url.as_deref(), options).map_err(Raised)?;
     let address = client.address().to_owned();
@@ -136,15 +137,18 @@ impl Client {
     ///
     /// Whoever first uses an idle one says how many permits it has, until it is resized. With `fair`, an acquisition
     /// that wants more than is free is not passed over by those that want less. The other options are those of `lock`.
-    #[pyo3(signature = (name, permits=1, *, take=1, **options))]
+    #[pyo3(
+        signature = (name, permits=Whole(1), *, take=Whole(1), **options),
+        text_signature = "($self, name, permits=1, *, take=1, **options)",
+    )]
     fn semaphore<'py>(
         &self,
         name: &Bound<'py, PyAny>,
-        permits: i128,
-        take: i128,
+        permits: Whole,
+        take: Whole,
         options: Option<Keywords<'_, 'py>>,
     ) -> PyResult<Bound<'py, Semaphore>> {
-        let (permits, take) = (in_range(permits), in_range(take));
+        let (permits, take) = (permits.count(), take.count());
         let lock = self.build("semaphore", name, options, |client, name| client.semaphore(name, permits).take(take))?;
         Bound::new(name.py(), PyClassInitializer::from(lock).add_subclass(Semaphore { take }))
     }
@@ -155,11 +159,11 @@ impl Client {
     /// default) after anybody last used it, and open until then. A lock of the same name is something else: whoever
     /// comes second gets `ForeignLayout`.
     #[pyo3(signature = (name, count, *, idle=None))]
-    fn latch(&self, name: &Bound<'_, PyAny>, count: i128, idle: Option<Span>) -> PyResult<Latch> {
+    fn latch(&self, name: &Bound<'_, PyAny>, count: Whole, idle: Option<Span>) -> PyResult<Latch> {
         follow_logging(name.py())?;
         let text = text("latch", "name", name)?;
         let idle = idle.map(|idle| idle.check("latch", "idle")).transpose()?;
-        let core = open::latch(&self.shared.client, &text, in_range(count), idle).map_err(Raised)?;
+        let core = open::latch(&self.shared.client, &text, count.count(), idle).map_err(Raised)?;
         Ok(Latch { core, shared: self.shared.clone() })
     }
 
@@ -169,11 +173,11 @@ impl Client {
     /// then. Those who wait must name the same number of parties. A lock of the same name is something else: whoever
     /// comes second gets `ForeignLayout`.
     #[pyo3(signature = (name, parties, *, ttl=None))]
-    fn barrier(&self, name: &Bound<'_, PyAny>, parties: i128, ttl: Option<Span>) -> PyResult<Barrier> {
+    fn barrier(&self, name: &Bound<'_, PyAny>, parties: Whole, ttl: Option<Span>) -> PyResult<Barrier> {
         follow_logging(name.py())?;
         let text = text("barrier", "name", name)?;
         let ttl = ttl.map(|ttl| ttl.check_ttl(name.py(), "barrier")).transpose()?;
-        let core = open::barrier(&self.shared.client, &text, in_range(parties), ttl).map_err(Raised)?;
+        let core = open::barrier(&self.shared.client, &text, parties.count(), ttl).map_err(Raised)?;
         Ok(Barrier { core, shared: self.shared.clone() })
     }
 
@@ -200,11 +204,11 @@ impl Client {
     fn striped<'py>(
         &self,
         name: &Bound<'py, PyAny>,
-        segments: usize,
+        segments: Whole,
         options: Option<Keywords<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (options, text) = (self.options("striped", options)?, text("lock", "name", name)?);
-        let core = self.shared.client.striped_with(&text, segments, &options).map_err(Raised)?;
+        let core = self.shared.client.striped_with(&text, segments.count() as usize, &options).map_err(Raised)?;
         let segments = Segments { core, shared: self.shared.clone(), others: Vec::new() };
         name.py().import("lockwright._several")?.getattr("Striped")?.call1((segments,))
     }

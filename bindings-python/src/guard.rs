@@ -14,7 +14,7 @@ use pyo3::types::PyString;
 
 use crate::dispatcher::{self, Message};
 use crate::error::Raised;
-use crate::{Given, Span, in_slices, locked, outside, report, warn_in_event_loop};
+use crate::{Given, Span, callable, in_slices, locked, outside, report, warn_in_event_loop};
 
 /// A lock that is held.
 ///
@@ -137,6 +137,7 @@ impl Guard {
     /// It is called on a thread of the library's, one callback after another; what it raises is logged.
     fn on_lost(&self, py: Python<'_>, callback: Bound<'_, PyAny>) -> PyResult<()> {
         self.held.own("on_lost").map_err(Raised)?;
+        callable("callback", &callback)?;
         let messages = dispatcher::started(py)?;
         self.callbacks.add(callback.unbind());
         let callbacks = Arc::downgrade(&self.callbacks);
@@ -159,6 +160,7 @@ impl Guard {
     /// The lock stays held until it is released. It is called as `on_lost` calls.
     fn on_release_requested(&self, py: Python<'_>, callback: Bound<'_, PyAny>) -> PyResult<()> {
         self.held.own("on_release_requested").map_err(Raised)?;
+        callable("callback", &callback)?;
         let messages = dispatcher::started(py)?;
         self.asked.add(callback.unbind());
         let asked = Arc::downgrade(&self.asked);

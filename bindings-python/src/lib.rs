@@ -55,6 +55,7 @@ mod _lockwright {
         advisory_key,
         aio::Reactor,
         barrier::Barrier,
+        checked_token,
         client::{Client, connect},
         dispatcher::{Answer, Mailbox},
         generation,
@@ -103,9 +104,10 @@ fn generation() -> u64 {
 /// A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay as
 /// they are. That it changed no row means that the token is stale, or the row is not there.
 #[pyfunction]
-#[pyo3(signature = (column, placeholder="?"))]
-fn sql_condition(column: &str, placeholder: &str) -> String {
-    kit::sql_condition(column, placeholder)
+#[pyo3(signature = (column, placeholder=None), text_signature = "(column, placeholder='?')")]
+fn sql_condition(column: &Bound<'_, PyAny>, placeholder: Option<&Bound<'_, PyAny>>) -> PyResult<String> {
+    let placeholder = placeholder.map(|placeholder| text("kit", "placeholder", placeholder)).transpose()?;
+    Ok(kit::sql_condition(&text("kit", "column", column)?, placeholder.as_deref().unwrap_or("?")))
 }
 
 /// The keys below `key`, a lock's name with the address's prefix before it, in a store of keys and revisions: from the
@@ -113,28 +115,35 @@ fn sql_condition(column: &str, placeholder: &str) -> String {
 /// *not equal* finds them so once the lock is lost; what is to be written only while it is held stands in its failure
 /// branch.
 #[pyfunction]
-fn key_range(key: &str) -> (String, String) {
-    kit::key_range(key).into()
+fn key_range(key: &Bound<'_, PyAny>) -> PyResult<(String, String)> {
+    Ok(kit::key_range(&text("kit", "key", key)?).into())
 }
 
 /// The number by which PostgreSQL knows the advisory lock of `key`, a lock's name with the address's prefix before it:
 /// for `pg_advisory_xact_lock`, as `kit.advisory_lock` says it.
 #[pyfunction]
-fn advisory_key(key: &str) -> i64 {
-    kit::advisory_key(key)
+fn advisory_key(key: &Bound<'_, PyAny>) -> PyResult<i64> {
+    Ok(kit::advisory_key(&text("kit", "key", key)?))
 }
 
 /// The value of the header.
 #[pyfunction]
-#[pyo3(signature = (token, epoch=0))]
-fn header_value(token: u64, epoch: u64) -> String {
-    kit::header_value(Token { epoch, n: token })
+#[pyo3(signature = (token, epoch=Whole(0)), text_signature = "(token, epoch=0)")]
+fn header_value(token: Whole, epoch: Whole) -> PyResult<String> {
+    let (epoch, n) = checked_token(token, epoch)?;
+    Ok(kit::header_value(Token { epoch, n }))
+}
+
+/// Epoch and token, if they can be that.
+#[pyfunction(name = "_checked_token")]
+fn checked_token(token: Whole, epoch: Whole) -> PyResult<(u64, u64)> {
+    Ok((epoch.token("kit")?, token.token("kit")?))
 }
 
 /// Epoch and token of a header; None for what is none. What comes without one is to be refused as well.
 #[pyfunction]
-fn read_header(value: &str) -> Option<(u64, u64)> {
-    kit::read_header(value).map(|token| (token.epoch, token.n))
+fn read_header(value: &Bound<'_, PyAny>) -> PyResult<Option<(u64, u64)>> {
+    Ok(kit::read_header(&text("kit", "header", value)?).map(|token| (token.epoch, token.n)))
 }
 
 /// What Python gave, if it did.
@@ -264,6 +273,44 @@ pub(crate) fn text(operation: &'static str, what: &str, text: &Bound<'_, PyAny>)
         Raised(Error::invalid(operation, format!("the {what} holds a lone surrogate, which UTF-8 cannot; encode it")))
     };
     Ok(text.to_cow().map_err(no_utf8)?.into_owned())
+}
+
+/// What is to be called later.
+pub(crate) fn callable(what: &str, given: &Bound<'_, PyAny>) -> PyResult<()> {
+    if given.is_callable() {
+        return Ok(());
+    }
+    Err(PyTypeError::new_err(format!("{what} must be callable, not {}", type_name(given))))
+}
+
+/// A whole number of any size, as near as it can be told.
+pub(crate) struct Whole(pub(crate) i128);
+
+impl FromPyObject<'_, '_> for Whole {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        match object.extract::<i128>() {
+            Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => {
+                Ok(Whole(if object.lt(0)? { i128::MIN } else { i128::MAX }))
+            }
+            number => number.map(Whole),
+        }
+    }
+}
+
+impl Whole {
+    /// As the core takes a count, which refuses the smallest and the largest.
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.0).unwrap_or(if self.0 < 0 { 0 } else { u32::MAX })
+    }
+
+    /// A token, or a part of one.
+    pub(crate) fn token(&self, operation: &'static str) -> PyResult<u64> {
+        let out_of_range =
+            |_| Raised(Error::invalid(operation, "the token is out of range; give one that a guard or inspect showed"));
+        Ok(u64::try_from(self.0).map_err(out_of_range)?)
+    }
 }
 
 fn type_name(object: &Bound<'_, PyAny>) -> String {

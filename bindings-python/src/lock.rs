@@ -9,7 +9,7 @@ use lockwright::blocking::{self, Acquiring};
 use lockwright::queue::OwnerId;
 use lockwright::{Error, Kind};
 use pyo3::PyTraverseError;
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -161,12 +161,34 @@ fn block_of(pins: &[Pin], who: u64) -> Option<usize> {
     mine.or_else(over).or_else(|| pins.iter().rposition(|pin| pin.block))
 }
 
+/// Whether a call waits. Programs of `threading` say it by 1 and 0, too; any other number was meant as a time limit.
+pub(crate) struct Blocking(pub(crate) bool);
+
+impl FromPyObject<'_, '_> for Blocking {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        if let Ok(blocking) = object.extract() {
+            return Ok(Blocking(blocking));
+        }
+        if let Ok(number @ 0..=1) = object.extract::<i64>() {
+            return Ok(Blocking(number == 1));
+        }
+        let given = object.repr()?;
+        let hint = match object.extract::<f64>() {
+            Ok(_) => format!("; if that is a time limit, write timeout={given}"),
+            Err(_) => String::new(),
+        };
+        Err(PyTypeError::new_err(format!("blocking must be True or False, not {given}{hint}")))
+    }
+}
+
 #[pymethods]
 impl Lock {
     /// Whether the lock was acquired in time. A `timeout` of -1 is the lock's own.
-    #[pyo3(signature = (blocking=true, timeout=Span::FOR_EVER), text_signature = "($self, blocking=True, timeout=-1)")]
-    pub(crate) fn acquire(&self, py: Python<'_>, blocking: bool, timeout: Span) -> PyResult<bool> {
-        let limit = if blocking {
+    #[pyo3(signature = (blocking=Blocking(true), timeout=Span::FOR_EVER), text_signature = "($self, blocking=True, timeout=-1)")]
+    pub(crate) fn acquire(&self, py: Python<'_>, blocking: Blocking, timeout: Span) -> PyResult<bool> {
+        let limit = if blocking.0 {
             self.limit(Some(timeout))?
         } else if timeout == Span::FOR_EVER {
             Some(Duration::ZERO)

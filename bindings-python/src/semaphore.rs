@@ -7,8 +7,8 @@ use crate::asked::ask;
 use crate::error::Raised;
 use crate::green::me;
 use crate::guard::Guard;
-use crate::lock::Lock;
-use crate::{Span, outside};
+use crate::lock::{Blocking, Lock};
+use crate::{Span, Whole, outside};
 
 /// A named semaphore that behaves as `threading.BoundedSemaphore`, and whose permits end with their holder.
 #[pyclass(frozen, extends = Lock, weakref, module = "lockwright")]
@@ -21,8 +21,8 @@ pub(crate) struct Semaphore {
 #[pymethods]
 impl Semaphore {
     /// Whether the permits were acquired in time. Without a `timeout`, the semaphore's own.
-    #[pyo3(signature = (blocking=true, timeout=None))]
-    fn acquire(slf: &Bound<'_, Self>, blocking: bool, timeout: Option<Span>) -> PyResult<bool> {
+    #[pyo3(signature = (blocking=Blocking(true), timeout=None), text_signature = "($self, blocking=True, timeout=None)")]
+    fn acquire(slf: &Bound<'_, Self>, blocking: Blocking, timeout: Option<Span>) -> PyResult<bool> {
         slf.as_super().get().acquire(slf.py(), blocking, timeout.unwrap_or(Span::FOR_EVER))
     }
 
@@ -30,8 +30,8 @@ impl Semaphore {
     ///
     /// Raises `OverReleased`, which is a `ValueError`, and gives back nothing, when fewer are held through this object;
     /// `LockLost` when one was lost before.
-    #[pyo3(signature = (n=1))]
-    fn release(slf: &Bound<'_, Self>, n: i128) -> PyResult<()> {
+    #[pyo3(signature = (n=Whole(1)), text_signature = "($self, n=1)")]
+    fn release(slf: &Bound<'_, Self>, n: Whole) -> PyResult<()> {
         let py = slf.py();
         let guards = Self::unpin_several(slf, n, me(py)?)?;
         // One that was lost does not keep the others from being given back.
@@ -41,14 +41,14 @@ impl Semaphore {
 
     /// The holds that a release of `n` acquisitions of `me` means: all or none.
     #[pyo3(name = "_unpin_several")]
-    fn unpin_several(slf: &Bound<'_, Self>, n: i128, me: u64) -> PyResult<Vec<Py<Guard>>> {
+    fn unpin_several(slf: &Bound<'_, Self>, n: Whole, me: u64) -> PyResult<Vec<Py<Guard>>> {
         let (py, lock) = (slf.py(), slf.as_super().get());
-        if n < 1 {
+        if n.0 < 1 {
             let message = "n must be one or more";
             return Err(Raised(Error::invalid("release", message).on_lock(lock.core.name())).into());
         }
         let mut guards = Vec::new();
-        for _ in 0..n {
+        for _ in 0..n.0 {
             match lock.unpin(py, me) {
                 Ok(guard) => guards.push(guard),
                 Err(error) => {

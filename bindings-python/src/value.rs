@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use crate::error::Raised;
 use crate::guard::{Exported, Guard};
 use crate::report::Histogram;
-use crate::{Keywords, Span, text};
+use crate::{Keywords, Span, Whole, text};
 
 /// How Python has it.
 pub(crate) const PYTHON: Language = Language { name: "python", unit: Unit::Seconds, case: Case::Snake };
@@ -68,7 +68,7 @@ fn taken<T>(operation: &'static str, choice: &Choice<T>, value: &Bound<'_, PyAny
             }
             span.given(what)?
         }
-        Shape::Count => Given::Number(value.extract::<i64>().map_err(wrong)? as f64),
+        Shape::Count => Given::Number(value.extract::<Whole>().map_err(wrong)?.0 as f64),
         Shape::Flag => Given::Flag(value.extract().map_err(wrong)?),
         Shape::Text => Given::Text(text(operation, what, value)?),
         Shape::Path => {

@@ -81,6 +81,7 @@ fn the_segment_of_a_key_is_the_same_everywhere() {
     for wrong in [0, 257] {
         assert_eq!(client.striped("x", wrong).unwrap_err().kind(), Kind::InvalidConfig);
     }
+    assert_eq!(client.striped("", 2).unwrap_err().kind(), Kind::InvalidConfig);
 }
 
 #[tokio::test]

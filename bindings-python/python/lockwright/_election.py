@@ -22,6 +22,10 @@ SHORTEST, LONGEST = 0.001, 86_400.0
 """How long an observer may wait between two looks, in seconds."""
 
 
+OWN = frozenset({"fair", "rank", "label"})
+"""Options of a lock that an election sets itself."""
+
+
 @dataclass(frozen=True)
 class Leader:
     """Who leads."""
@@ -43,9 +47,13 @@ def leader_of(seen: Inspection) -> Optional[Leader]:
     return Leader(holder.label, holder.host, holder.pid, holder.language, holder.first_token, holder.held_for)
 
 
-def check_every(every: float) -> None:
-    """Raises for what is no time between two looks."""
-    if not isinstance(every, (int, float)) or not SHORTEST <= every <= LONGEST:
+def check_observer(known: object, every: object) -> None:
+    """Raises for what is no token, and no time between two looks."""
+    if not (known is None or isinstance(known, int)):
+        raise TypeError(f"known must be the token of a leader or None, not {type(known).__name__}")
+    if not isinstance(every, (int, float)):
+        raise TypeError(f"every must be a number of seconds, not {type(every).__name__}")
+    if not SHORTEST <= every <= LONGEST:
         raise InvalidConfig(f"every is {every!r}; it must be 0.001 to 86,400 seconds", operation="changed")
 
 
@@ -61,6 +69,10 @@ class Candidacy(Generic[_C]):
     name: str
 
     def __init__(self, client: _C, name: str, **options: Any) -> None:
+        for own in OWN.intersection(options):
+            raise TypeError(f"Client.election() got an unexpected keyword argument {own!r}: it is the election's own")
+        # What is wrong with the others is told here, and not by the first candidate.
+        getattr(client, "lock")(name, **options)
         self._client, self.name, self._options = client, name, options
 
     def __repr__(self) -> str:
@@ -105,7 +117,7 @@ class Election(Candidacy[Client]):
     def changed(self, known: Optional[int] = None, every: float = 0.5) -> Optional[Leader]:
         """Waits until somebody else leads than the one with the token `known`, looking each `every` seconds, 0.001 to 86,400;
         None when nobody leads any more. Raises InvalidConfig for another `every`."""
-        check_every(every)
+        check_observer(known, every)
         while True:
             leader = self.leader()
             if is_news(leader, known):

@@ -40,6 +40,7 @@ __all__ = [
     "_HEADER",
     "_SET_SCRIPT",
     "__version__",
+    "_checked_token",
     "_generation",
     "_main_thread",
     "_manifest",
@@ -646,6 +647,7 @@ def advisory_key(key: str) -> int:
     for `pg_advisory_xact_lock`, as `kit.advisory_lock` says it.
     """
 
+def _checked_token(token: int, epoch: int) -> tuple[int, int]: ...
 def header_value(token: int, epoch: int = 0) -> str:
     """The value of the header."""
 

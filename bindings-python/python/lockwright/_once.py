@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Generic, Optional, Tuple, TypeVar
 
+from lockwright._given import check_callable, check_flag
 from lockwright._lockwright import Lock
 from lockwright._several import shown
 
@@ -19,6 +20,9 @@ class OneAtATime(Generic[_L, _Look, _Make]):
     __slots__ = ("_lock", "_look", "_make", "_waits")
 
     def __init__(self, lock: _L, look: _Look, make: _Make, waits: bool) -> None:
+        check_callable("look", look)
+        check_callable("make", make)
+        check_flag("waits", waits)
         self._lock, self._look, self._make, self._waits = lock, look, make, waits
 
     def __repr__(self) -> str:

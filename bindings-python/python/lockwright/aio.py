@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any, Awaitable, Callable, Coroutine, Dict, Gen
 from lockwright import _lockwright as _native
 from lockwright._beside import Beside
 from lockwright._errors import Forked, InvalidConfig, LockError, LockLost, LockTimeout, NotOwned, Unavailable
+from lockwright._given import check_blocking, check_callable
 from lockwright._guarded import LockOf, by_key
-from lockwright._election import EVERY, Candidacy, Leader, check_every, is_news, leader_of
+from lockwright._election import EVERY, Candidacy, Leader, check_observer, is_news, leader_of
 from lockwright._once import OneAtATime
 from lockwright._reactors import here
 from lockwright._records import Arrival, ConnectOptions, Guarantees, Health, Inspection, LockOptions, Metrics, Requirements, Span
@@ -364,6 +365,7 @@ class Lock(_Named[_native.Lock]):
 
     async def acquire(self, blocking: bool = True, timeout: Span = -1) -> bool:
         """Whether the lock was acquired in time. A `timeout` of -1 is the lock's own."""
+        check_blocking(blocking)
         if not blocking:
             if timeout != -1:
                 raise InvalidConfig(
@@ -478,6 +480,7 @@ class MultiGuard(HeldTogether):
 
     def on_lost(self, callback: Callable[[str], object]) -> None:
         """Has `callback(why)` called once in this event loop, when the first of them is lost."""
+        check_callable("callback", callback)
         ends: List[Callable[[], None]] = []
 
         def once(why: str) -> None:
@@ -567,6 +570,9 @@ class Striped(Striping):
         while others answer. Raises `InvalidConfig` for more stores than segments, and `Unsupported` where another store
         cannot do what the options ask for.
         """
+        for other in others:
+            if not isinstance(other, Client):
+                raise TypeError(f"argument 'others': {type(other).__name__} is no Client of lockwright.aio")
         return Striped(self._core.across([other._core for other in others]))
 
     async def any(self, timeout: Optional[Span] = None) -> Optional[Segment]:
@@ -642,7 +648,7 @@ class Election(Candidacy[Client]):
     async def changed(self, known: Optional[int] = None, every: float = 0.5) -> Optional[Leader]:
         """Waits until somebody else leads than the one with the token `known`, looking each `every` seconds, 0.001 to 86,400;
         None when nobody leads any more. Raises InvalidConfig for another `every`."""
-        check_every(every)
+        check_observer(known, every)
         while True:
             leader = await self.leader()
             if is_news(leader, known):
@@ -920,6 +926,7 @@ class Guard(_Around[_native.Guard]):
 
     def on_lost(self, callback: Callable[[str], object]) -> None:
         """Has `callback(why)` called in this event loop, if the lock is lost before it is released."""
+        check_callable("callback", callback)
         _watch(self._core, callback)
 
     @property
@@ -932,6 +939,7 @@ class Guard(_Around[_native.Guard]):
 
         At once if that was done already, and never where the lock is not `revocable`. It stays held until it is released.
         """
+        check_callable("callback", callback)
         loop = asyncio.get_running_loop()
 
         def tell() -> None:

@@ -11,6 +11,7 @@ from typing import Any, Optional, Protocol, Tuple
 from lockwright._lockwright import (
     _HEADER,
     _SET_SCRIPT,
+    _checked_token,
     advisory_key,
     header_value,
     key_range,
@@ -54,13 +55,18 @@ class Fence:
     """Epoch and token."""
 
     def __init__(self, highest: Optional[Tuple[int, int]] = None) -> None:
-        self.highest = highest
+        """Raises `TypeError` and `InvalidConfig` for what is no epoch and token."""
+        self.highest = None
+        if highest is not None:
+            epoch, token = highest
+            self.highest = _checked_token(token, epoch)
 
     def admit(self, token: int, epoch: int = 0) -> None:
-        """Takes note of the token. Raises `Stale` when a higher one was seen."""
-        if self.highest is not None and (epoch, token) < self.highest:
+        """Takes note of the token. Raises `Stale` when a higher one was seen, `TypeError` and `InvalidConfig` for what is no token."""
+        shown = _checked_token(token, epoch)
+        if self.highest is not None and shown < self.highest:
             raise Stale(f"the token {token} is stale: {self.highest[1]} was seen already; its holder has lost the lock")
-        self.highest = (epoch, token)
+        self.highest = shown
 
 
 class Cursor(Protocol):

@@ -1,12 +1,12 @@
 import { type LockOptions, wanted } from './asking.js'
 import { Barrier, type BarrierOptions } from './barrier.js'
-import { Election } from './election.js'
+import { Election, type ElectionOptions } from './election.js'
 import { Guard } from './guard.js'
 import { Latch, type LatchOptions } from './latch.js'
 import { forgotten, Lock } from './lock.js'
 import type { NativeHandle } from './native.js'
 import { type Job, Once } from './once.js'
-import { BARRIER, count, LATCH, options as checkedOptions, SEMAPHORE, text, texts } from './options.js'
+import { BARRIER, count, ELECTION, LATCH, options as checkedOptions, SEMAPHORE, text, texts } from './options.js'
 import { answer } from './reactor.js'
 import type { Guarantees, Health, Inspection } from './records.js'
 import type { Core } from '../wasm/lockwright.js'
@@ -127,12 +127,13 @@ export class Client implements AsyncDisposable {
 
   /**
    * The election called `name`. The options' `ttl` says within what time a leader that died is replaced, `timeout` how long to
-   * campaign; `fair`, the rank and the label are the election's.
+   * campaign; there is no `fair`, `rank` or `label`, which are the election's.
    *
    * @throws As {@link lock}.
    */
-  election(name: string, options?: LockOptions): Election {
+  election(name: string, options?: ElectionOptions): Election {
     // What is wrong with them shows now.
+    checkedOptions('election', options, ELECTION)
     this.lock(name, options)
     return Election.make(this, name, options ?? {})
   }

@@ -52,6 +52,7 @@ use crate::client::{Blocking, Client, Face, Guard, Lock, left};
 use crate::driver::engine::Trial;
 use crate::error::{Error, Kind, Result};
 use crate::lease::ReleaseOutcome;
+use crate::name;
 use crate::options::AcquireOptions;
 use crate::platform::clock;
 use crate::platform::random;
@@ -78,7 +79,8 @@ impl<F: Face> Client<F> {
     /// The lock `name` cut into `segments`, 1 to 256, with this client's options.
     ///
     /// # Errors
-    /// `invalid_config` for another number of segments; else as [`LockBuilder::build`](crate::LockBuilder::build).
+    /// `invalid_config` for another number of segments and a name that is none; else as
+    /// [`LockBuilder::build`](crate::LockBuilder::build).
     pub fn striped(&self, name: &str, segments: usize) -> Result<Striped<F>> {
         self.striped_with(name, segments, &self.options())
     }
@@ -95,6 +97,7 @@ impl<F: Face> Client<F> {
         if options.reentrant {
             return Err(Error::unsupported("lock", "a segment cannot be reentrant; leave it out"));
         }
+        name::check(name)?;
         let segment = |i: usize| self.lock(&format!("{name}#{i}")).options(options.clone()).build();
         // Processes that start together are not to begin at the same segment.
         let start = random::number()? as usize % segments;
