@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use lockwright::binding::operation::{Operation, Takes};
 use lockwright::binding::options::{CONNECT, LOCK, REQUIRE};
-use lockwright::binding::{Argument, Given, Handle as Core, Record, lost_track, open};
+use lockwright::binding::{Argument, Given, Handle as Core, Record, lost_track, open, span_with_unit};
 use lockwright::guarantee::Requirements;
 use lockwright::options::{AcquireOptions, ConnectOptions};
 use lockwright::queue::OwnerId;
-use lockwright::{Error, LockBuilder, Result, uri};
+use lockwright::{Error, LockBuilder, Result};
 use napi::Env;
 use napi::bindgen_prelude::{BigInt, ClassInstance, Either3, External, Object};
 use napi_derive::napi;
@@ -304,8 +304,7 @@ pub(crate) fn whole(count: usize) -> u32 {
 /// The milliseconds that a text with a unit stands for, such as `10s`.
 #[napi(catch_unwind)]
 pub fn span(text: String) -> Option<f64> {
-    let has_unit = text.ends_with(|last: char| last.is_ascii_alphabetic());
-    has_unit.then(|| uri::span("span", &text).ok().map(|span| NODE.number(span))).flatten()
+    span_with_unit(&text).map(|span| NODE.number(span))
 }
 
 /// Whether nobody in this process asked before.

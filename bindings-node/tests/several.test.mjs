@@ -71,7 +71,7 @@ for (const [store, uri] of Object.entries(stores())) {
     assert.equal(await sale.segment(1).using(() => 'had again'), 'had again')
     for (const index of [0, 2, 3]) assert.equal(await taken[index].release(), 'released')
     assert.throws(() => sale.across(there, here, there), { code: 'invalid_config', message: /4 segments cannot be at 5 stores/ })
-    for (const wrong of [uri, {}, undefined]) assert.throws(() => sale.across(wrong), TypeError)
+    for (const wrong of [uri, {}, undefined]) assert.throws(() => sale.across(wrong), { code: 'invalid_config' })
   })
 
   test(`a held lock of ${store} moves by a secret, once`, async t => {

@@ -642,5 +642,5 @@ fn rank(value: &JsValue) -> Result<u8, Error> {
 /// The milliseconds of a span written as `10s`, `500ms`, `2m` or `1h`; nothing for what is none.
 #[wasm_bindgen]
 pub fn milliseconds(text: &str) -> Option<f64> {
-    uri::span("span", text).ok().map(|span| span.as_secs_f64() * 1e3)
+    uri::span_with_unit(text).map(|span| span.as_secs_f64() * 1e3)
 }

@@ -7,6 +7,7 @@ import { after, before, test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
 
 import { connect as native } from '../../../bindings-node/dist/index.mjs'
+import { allRefused, rows } from '../../../bindings-node/tests/wrong_arguments.mjs'
 import * as wasm from '../dist/index.js'
 
 const REDIS = process.env.LOCKWRIGHT_TEST_REDIS
@@ -41,6 +42,10 @@ async function redis(...words) {
   socket.destroy()
   return answer.toString()
 }
+
+test('what a method cannot use it refuses by name, at once, and leaves nothing', async () => {
+  await allRefused(client, wasm, rows(client, wasm))
+})
 
 test('it excludes and is excluded', async () => {
   const lock = client.lock('orders:42', { label: 'edge' })

@@ -45,6 +45,7 @@ pub use crate::platform::fork::Generational;
 pub use crate::platform::mutex::locked;
 pub use crate::platform::thread::keep_signals_out;
 pub use lockwright_machines::options::check_every;
+pub use lockwright_machines::uri::span_with_unit;
 
 use crate::error::{Error, Kind};
 

@@ -3,7 +3,7 @@
 /// What holds for every lock on such a server.
 pub(super) const NOTES: [&str; 4] = [
     "If the server's clock jumps forward, leases end early: there may be two holders until the first one notices.",
-    "Replication is asynchronous: after a fail-over the new primary may not know the most recent grants (`wait_replicas` makes that rarer, `failover_delay` waits for their end), and the old one may grant for a moment yet.",
+    "Replication is asynchronous: after a fail-over the new primary may not know the most recent grants (outside WebAssembly `wait_replicas` makes that rarer, and `failover_delay` waits for their end), and the old one may grant for a moment yet.",
     "A server without persistence forgets every lock when it restarts; `appendfsync always` keeps them.",
     "When memory runs out, every eviction policy except `noeviction` may drop a held lock.",
 ];
