@@ -63,7 +63,8 @@ async fn keep(store: Arc<Redis>, sink: Weak<dyn Sink>) {
         store.topics.are_wanted().await;
         let (said, since) = (VecDeque::new(), Instant::now());
         let (again, in_shards) = (subscribed_before, !store.config.seeds.is_empty());
-        let mut listener = Listener { store: &store, sink: &sink, again, live: false, said, since, in_shards };
+        let mut listener =
+            Listener { store: &store, sink: &sink, again, live: false, said, unfound: None, since, in_shards };
         let end = listener.listen().await;
         let was_live = listener.live;
         let Some(sink) = sink.upgrade().filter(|_| end != End::Unwanted) else { return };
@@ -97,6 +98,9 @@ fn tell(sink: &dyn Sink, changes: impl IntoIterator<Item = Changed>) {
 enum Sent {
     Word(Word),
     Ping,
+    /// A ping whose answer says that scripts do not find whoever listens on this inbox, and not that the connection had
+    /// ended by then.
+    Confirm(Arc<str>),
 }
 
 struct Listener<'a> {
@@ -105,6 +109,8 @@ struct Listener<'a> {
     again: bool,
     live: bool,
     said: VecDeque<Sent>,
+    /// The inbox that scripts did not find.
+    unfound: Option<Arc<str>>,
     /// When something was heard last, or said to which an answer is due.
     since: Instant,
     /// The server is one of a cluster, where what tells of a lock is told in the shard of that, and knows of shards as
@@ -131,7 +137,8 @@ impl Listener<'_> {
         loop {
             let now = Instant::now();
             let (words, next) = self.store.topics.words(now, |key| Told::of(key, self.in_shards));
-            if self.say(&mut stream, words.into_iter().map(Sent::Word)).await.is_err() {
+            let words = words.into_iter().map(Sent::Word).chain(self.unfound.take().map(Sent::Confirm));
+            if self.say(&mut stream, words).await.is_err() {
                 return self.lost();
             }
             if self.store.topics.is_empty() {
@@ -193,7 +200,7 @@ impl Listener<'_> {
         for said in all {
             match &said {
                 Sent::Word(word) => bytes.command(&command(word)),
-                Sent::Ping => bytes.command(&["PING"]),
+                Sent::Ping | Sent::Confirm(_) => bytes.command(&["PING"]),
             }
             if self.said.is_empty() {
                 self.since = Instant::now();
@@ -225,7 +232,7 @@ impl Listener<'_> {
             // Missing rights, or a proxy that has no such command.
             Value::ServerError(error) => return self.refused(&*sink, error.code()),
             _ => {
-                self.answered(&Sent::Ping);
+                self.ponged(&*sink);
                 return None;
             }
         };
@@ -247,7 +254,7 @@ impl Listener<'_> {
             Some("sunsubscribe") if !self.answered(&over(Told::InShard)) => {
                 tell(&*sink, self.store.topics.ended(&channel, Instant::now() + MOVED));
             }
-            Some("pong") => drop(self.answered(&Sent::Ping)),
+            Some("pong") => self.ponged(&*sink),
             Some("message" | "smessage") => match self.store.topics.recipient(&channel) {
                 Some(Some(key)) => sink.pushed(&key, &StoreEvent::Changed { path: channel }),
                 Some(None) => {
@@ -282,13 +289,19 @@ impl Listener<'_> {
             sink.restarted();
         }
         self.live = true;
-        tell(
-            sink,
-            match is_found {
-                true => self.store.topics.subscribed(channel),
-                false => self.store.topics.refused(channel, Instant::now() + REFUSED),
-            },
-        );
+        if is_found {
+            tell(sink, self.store.topics.subscribed(channel));
+        } else {
+            self.unfound = Some(channel.into());
+        }
+    }
+
+    fn ponged(&mut self, sink: &dyn Sink) {
+        if let Some(Sent::Ping | Sent::Confirm(_)) = self.said.front()
+            && let Some(Sent::Confirm(channel)) = self.said.pop_front()
+        {
+            tell(sink, self.store.topics.refused(&channel, Instant::now() + REFUSED));
+        }
     }
 
     fn refused(&mut self, sink: &dyn Sink, code: &str) -> Option<End> {

@@ -1186,11 +1186,9 @@ fn a_half_open_inbox_is_noticed() {
     ears.hear(&[CLOSED, Heard::Restarted, LIVE]);
 }
 
-#[test]
-fn whoever_is_not_found_by_scripts_polls_until_it_is() {
-    let found = Arc::new(AtomicU32::new(0));
-    let seen = found.clone();
-    let proxy = hostile(move |mut stream| {
+/// A server whose scripts find an inbox as `found` says, and which answers a ping there or ends the connection.
+fn finding(found: Arc<AtomicU32>, pongs: impl Fn() -> bool + Send + Sync + 'static) -> Arc<Redis> {
+    hostile(move |mut stream| {
         swallow(&mut stream);
         let _ = stream.write_all(WELCOME);
         stream.set_read_timeout(None).unwrap();
@@ -1198,17 +1196,38 @@ fn whoever_is_not_found_by_scripts_polls_until_it_is() {
         while let Ok(count @ 1..) = stream.read(&mut bytes) {
             let text = String::from_utf8_lossy(&bytes[..count]);
             let answer = if text.contains("NUMSUB") {
-                format!(":{}\r\n", seen.load(Ordering::Relaxed))
-            } else {
+                format!(":{}\r\n", found.load(Ordering::Relaxed))
+            } else if !text.contains("PING") {
                 "*3\r\n$9\r\nsubscribe\r\n$20\r\nlwi:0000000000000011\r\n:1\r\n".into()
+            } else if pongs() {
+                "*2\r\n$4\r\npong\r\n$0\r\n\r\n".into()
+            } else {
+                return;
             };
             let _ = stream.write_all(answer.as_bytes());
         }
-    });
+    })
+}
+
+#[test]
+fn whoever_is_not_found_by_scripts_polls_until_it_is() {
+    let found = Arc::new(AtomicU32::new(0));
+    let proxy = finding(found.clone(), || true);
     let ears = Ears::open(&proxy, ONE);
     ears.hear(&[Heard::Inbox(Inbox::Unavailable)]);
     found.store(1, Ordering::Relaxed);
     ears.hear(&[LIVE]);
+}
+
+#[test]
+fn an_inbox_that_had_ended_when_scripts_looked_for_it_is_opened_again() {
+    let found = Arc::new(AtomicU32::new(0));
+    let seen = found.clone();
+    let server = finding(found, move || {
+        seen.store(1, Ordering::Relaxed);
+        false
+    });
+    Ears::open(&server, ONE).hear(&[Heard::Restarted, LIVE]);
 }
 
 #[test]
