@@ -52,6 +52,19 @@ enum Asked {
     Else,
 }
 
+impl Asked {
+    /// Whether nothing works with a server that refuses it.
+    fn is_needed(self) -> bool {
+        matches!(self, Asked::Login | Asked::Database | Asked::Time | Asked::Else)
+    }
+}
+
+/// Whether a server that refuses so has no such command, or the user no right to it: no reason to end a connection.
+fn is_lack(code: &str, message: Option<&str>) -> bool {
+    let is_unknown = |message: &str| message.get(..7).is_some_and(|word| word.eq_ignore_ascii_case("unknown"));
+    code == "NOPERM" || (code == "ERR" && message.is_some_and(is_unknown))
+}
+
 impl Greeting {
     /// To a server that keeps locks in the database of that number, which says too whether it `follows` another, if
     /// that matters.
@@ -120,8 +133,8 @@ impl Greeting {
         for (at, (asked, answer)) in self.asked.iter().zip(answers).enumerate() {
             let is_last_word = at + 1 == answers.len() && answers.len() < self.asked.len();
             match (asked, answer) {
-                (_, Value::ServerError(error))
-                    if is_last_word || matches!(asked, Asked::Login | Asked::Database | Asked::Time | Asked::Else) =>
+                (asked, Value::ServerError(error))
+                    if asked.is_needed() || (is_last_word && !is_lack(error.code(), error.details())) =>
                 {
                     return Err(self.refused(*asked, error.code(), error.details().unwrap_or_default()));
                 }
@@ -227,6 +240,10 @@ mod tests {
             (&plain, vec![error("NOAUTH Authentication required.")], Kind::Auth),
             (&plain, vec![error("DENIED Redis is running in protected mode")], Kind::Auth),
             (&plain, vec![error("ERR max number of clients reached")], Kind::Unavailable),
+            (&plain, vec![Value::Okay, error("ERR unknown subcommand 'SETINFO'. Try CLIENT HELP.")], Kind::Unavailable),
+            (&plain, vec![Value::Okay, error("ERR Unknown subcommand for 'SETINFO'")], Kind::Unavailable),
+            (&plain, vec![error("NOPERM this user has no permissions to run 'client|setname'")], Kind::Unavailable),
+            (&plain, vec![Value::Okay, error("ERR this proxy is closing")], Kind::Protocol),
             (&user, vec![error("WRONGPASS invalid username-password pair")], Kind::Auth),
             (&user, vec![error("ERR Client sent AUTH, but no password is set")], Kind::Auth),
             (&user, vec![Value::Okay, error("ERR DB index is out of range")], Kind::InvalidConfig),

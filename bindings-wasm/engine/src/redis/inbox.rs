@@ -33,9 +33,16 @@ pub(super) enum Heard {
     /// A channel that tells of the lock under `key` is so.
     Channel { key: Arc<str>, channel: Arc<str>, state: State },
     /// It is subscribed; what is to be known is whether scripts find it there.
-    Subscribed(Arc<str>),
+    Subscribed(Subscribed),
     /// Something was pushed for the lock under this key.
     Pushed(Arc<str>, StoreEvent),
+}
+
+/// The client's own inbox on one line.
+#[derive(Clone, Debug)]
+pub(super) struct Subscribed {
+    pub(super) channel: Arc<str>,
+    line: u64,
 }
 
 struct Topic {
@@ -63,6 +70,9 @@ enum Said {
     Subscribe(Arc<str>),
     Unsubscribe(Arc<str>),
     Ping,
+    /// A ping whose answer says that scripts do not find whoever listens on this channel, and not that the line had ended
+    /// by then.
+    Confirm(Arc<str>),
 }
 
 /// See the [module](self).
@@ -71,7 +81,11 @@ pub(super) struct Inbox {
     topics: HashMap<Arc<str>, Topic>,
     /// Nobody listens there any more.
     left: Vec<Arc<str>>,
+    /// The channel on which scripts did not find it.
+    unfound: Option<Arc<str>>,
     said: VecDeque<Said>,
+    /// How many lines ended before this one.
+    ended: u64,
     /// When something was heard last, or said to which an answer is due.
     since: Time,
     pause: Duration,
@@ -88,6 +102,8 @@ impl Inbox {
             line: Line::new(Which::Inbox),
             topics: HashMap::new(),
             left: Vec::new(),
+            unfound: None,
+            ended: 0,
             said: VecDeque::new(),
             since: Time::ZERO,
             pause: PAUSE.0,
@@ -161,8 +177,9 @@ impl Inbox {
             self.topics.values_mut().filter(|topic| topic.state != State::Live).for_each(|topic| topic.asked = false);
         }
         let mut words: Vec<Said> = self.left.drain(..).map(Said::Unsubscribe).collect();
+        words.extend(self.unfound.take().map(Said::Confirm));
         for (channel, topic) in &mut self.topics {
-            if topic.state != State::Unavailable && !std::mem::replace(&mut topic.asked, true) {
+            if !std::mem::replace(&mut topic.asked, true) {
                 words.push(Said::Subscribe(channel.clone()));
             }
         }
@@ -181,7 +198,7 @@ impl Inbox {
             match &said {
                 Said::Subscribe(channel) => out.command(&["SUBSCRIBE", channel]),
                 Said::Unsubscribe(channel) => out.command(&["UNSUBSCRIBE", channel]),
-                Said::Ping => out.command(&["PING"]),
+                Said::Ping | Said::Confirm(_) => out.command(&["PING"]),
             }
             if self.said.is_empty() {
                 self.since = now;
@@ -216,7 +233,7 @@ impl Inbox {
         let parts = match value {
             Value::Array(parts) => parts.as_slice(),
             Value::ServerError(_) => return self.refused(now),
-            _ => return self.answered(&Said::Ping),
+            _ => return self.ponged(now),
         };
         let text = |at: usize| match parts.get(at) {
             Some(Value::BulkString(bytes)) => std::str::from_utf8(bytes).ok(),
@@ -229,7 +246,7 @@ impl Inbox {
                 self.subscribed(channel)
             }
             Some("unsubscribe") => self.answered(&Said::Unsubscribe(channel)),
-            Some("pong") => self.answered(&Said::Ping),
+            Some("pong") => self.ponged(now),
             Some("message") => {
                 match self.topics.get(&channel).map(|topic| topic.key.clone()) {
                     Some(Some(key)) => {
@@ -252,20 +269,43 @@ impl Inbox {
             return false;
         }
         match self.topics.get_mut(&channel) {
-            Some(Topic { key: None, .. }) => self.heard.push_back(Heard::Subscribed(channel)),
+            Some(Topic { key: None, .. }) => {
+                self.heard.push_back(Heard::Subscribed(Subscribed { channel, line: self.ended }));
+            }
             Some(topic) => self.heard.push_back(topic.tell(&channel, State::Live)),
             None => {}
         }
         true
     }
 
-    /// Scripts find whoever listens on the inbox `channel`, or not: behind a proxy that spreads clients over servers.
-    pub(super) fn is_found(&mut self, channel: &Arc<str>, found: bool, now: Time) {
-        let Some(topic) = self.topics.get_mut(channel).filter(|topic| topic.asked) else { return };
-        let state = if found { State::Live } else { State::Unavailable };
-        self.heard.push_back(topic.tell(channel, state));
-        if !found {
-            self.again_at.get_or_insert(now.after(REFUSED));
+    /// Scripts find whoever listens there, or not: behind a proxy that spreads clients over servers, and where the line
+    /// has ended.
+    pub(super) fn is_found(&mut self, Subscribed { channel, line }: Subscribed, found: bool) {
+        if line != self.ended {
+            return;
+        }
+        match self.topics.get_mut(&channel) {
+            Some(topic) if found => self.heard.push_back(topic.tell(&channel, State::Live)),
+            Some(_) => self.unfound = Some(channel),
+            None => {}
+        }
+    }
+
+    /// Whether that was asked.
+    fn ponged(&mut self, now: Time) -> bool {
+        match self.said.pop_front() {
+            Some(Said::Confirm(channel)) => {
+                self.is_refused(&channel, now);
+                true
+            }
+            said => said == Some(Said::Ping),
+        }
+    }
+
+    fn is_refused(&mut self, channel: &Arc<str>, now: Time) {
+        self.again_at.get_or_insert(now.after(REFUSED));
+        if let Some(topic) = self.topics.get_mut(channel) {
+            self.heard.push_back(topic.tell(channel, State::Unavailable));
         }
     }
 
@@ -280,10 +320,7 @@ impl Inbox {
     /// The server refuses what was said first.
     fn refused(&mut self, now: Time) -> bool {
         let Some(Said::Subscribe(channel)) = self.said.pop_front() else { return false };
-        self.again_at.get_or_insert(now.after(REFUSED));
-        if let Some(topic) = self.topics.get_mut(&channel) {
-            self.heard.push_back(topic.tell(&channel, State::Unavailable));
-        }
+        self.is_refused(&channel, now);
         true
     }
 
@@ -304,6 +341,8 @@ impl Inbox {
     fn lost(&mut self, now: Time) {
         self.said.clear();
         self.left.clear();
+        self.unfound = None;
+        self.ended += 1;
         self.dial_at = now.after(self.pause);
         self.pause = (self.pause * 2).min(PAUSE.1);
         for (channel, topic) in &mut self.topics {

@@ -19,7 +19,7 @@ use lockwright_machines::time::{StoreTime, Time};
 use lockwright_resp::greeting::Welcome;
 
 pub use self::config::Config;
-use self::inbox::{Heard, Inbox};
+use self::inbox::{Heard, Inbox, Subscribed};
 pub use self::line::{Action, Which};
 use self::requests::{Asker, Ended, Requests};
 pub use self::server::Server;
@@ -56,9 +56,9 @@ impl Redis {
     fn ended(&mut self, now: Time, Ended { asker, sent, answered }: Ended) -> Option<News> {
         match asker {
             Asker::Engine(job) => Some(News::Done(Done { job, sent, answered })),
-            Asker::Finds(channel) => {
+            Asker::Finds(subscribed) => {
                 let is_lost = matches!(&answered, Answered::Replies(replies) if replies[..] == [Reply::Int(0)]);
-                self.inbox.is_found(&channel, !is_lost, now);
+                self.inbox.is_found(subscribed, !is_lost);
                 None
             }
         }
@@ -67,8 +67,8 @@ impl Redis {
     fn heard(&mut self, now: Time, heard: Heard) -> Option<News> {
         match heard {
             Heard::Met(welcome) => self.met(now, &welcome),
-            Heard::Subscribed(channel) => {
-                self.is_subscribed(now, channel);
+            Heard::Subscribed(subscribed) => {
+                self.is_subscribed(subscribed);
                 None
             }
             Heard::Inbox(state) => Some(News::Inbox(state)),
@@ -84,14 +84,14 @@ impl Redis {
         (again && welcome.run.is_none()).then_some(News::Verify)
     }
 
-    fn is_subscribed(&mut self, now: Time, channel: Arc<str>) {
+    fn is_subscribed(&mut self, subscribed: Subscribed) {
         // The key of a lock of this client: it may name it.
         match native_scripts::layout(&*self.config.settings.options.prefix).key("inbox") {
             Ok(key) => {
-                let request = Request::new(self.config.server.listeners(), key, [channel.clone().into()]);
-                self.requests.ask(Asker::Finds(channel), std::iter::once(request).collect());
+                let request = Request::new(self.config.server.listeners(), key, [subscribed.channel.clone().into()]);
+                self.requests.ask(Asker::Finds(subscribed), std::iter::once(request).collect());
             }
-            Err(_) => self.inbox.is_found(&channel, true, now),
+            Err(_) => self.inbox.is_found(subscribed, true),
         }
     }
 }

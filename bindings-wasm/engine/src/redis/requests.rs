@@ -18,6 +18,7 @@ use lockwright_resp::shortcut::{self, ShortcutProbe};
 use lockwright_resp::wire::{Commands, Scripts};
 
 use super::config::Config;
+use super::inbox::Subscribed;
 use super::line::{Action, Came, Line, Which};
 use crate::store::{Answered, Job};
 
@@ -26,8 +27,8 @@ use crate::store::{Answered, Job};
 pub(super) enum Asker {
     /// The engine.
     Engine(Job),
-    /// The inbox, which wants to know whether scripts find it on this channel.
-    Finds(Arc<str>),
+    /// The inbox, which wants to know whether scripts find it there.
+    Finds(Subscribed),
 }
 
 /// A write that ended: whose, when it left, and how.
