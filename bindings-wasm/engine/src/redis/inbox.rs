@@ -359,3 +359,124 @@ impl Inbox {
         self.line.hang_up()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwright_machines::error::Result;
+
+    const WELCOME: &[u8] =
+        b"+OK\r\n-ERR unknown\r\n-ERR unknown\r\n*2\r\n$10\r\n1900000000\r\n$1\r\n0\r\n-NOPERM no\r\n-NOPERM no\r\n";
+    const SUBSCRIBED: &[u8] = b"*3\r\n$9\r\nsubscribe\r\n$3\r\nlwi\r\n:1\r\n";
+    const PONG: &[u8] = b"*2\r\n$4\r\npong\r\n$0\r\n\r\n";
+
+    /// An inbox with its server.
+    struct Played {
+        inbox: Inbox,
+        config: Config,
+        now: Time,
+    }
+
+    impl Played {
+        fn new() -> Result<Self> {
+            let mut inbox = Inbox::new();
+            inbox.open("lwi");
+            Ok(Played { inbox, config: Config::read("redis://h", "wasm")?, now: Time::ZERO.after(QUIET) })
+        }
+
+        /// What is sent once so much time has passed.
+        fn look(&mut self, after: Duration) -> String {
+            self.now = self.now.after(after);
+            let mut actions = VecDeque::new();
+            self.inbox.look(&self.config, self.now, &mut actions);
+            sent(&actions)
+        }
+
+        fn came(&mut self, bytes: &[u8]) -> String {
+            let mut actions = VecDeque::new();
+            self.inbox.came(&self.config, self.now, bytes, &mut actions);
+            sent(&actions)
+        }
+
+        /// Another line, on which it was subscribed.
+        fn subscribe(&mut self) -> Subscribed {
+            self.look(PAUSE.1);
+            self.inbox.dialled(&self.config, &mut VecDeque::new());
+            assert!(self.came(WELCOME).contains("SUBSCRIBE"), "a new line is asked anew");
+            self.came(SUBSCRIBED);
+            self.is_subscribed()
+        }
+
+        fn is_subscribed(&mut self) -> Subscribed {
+            let found = self.inbox.heard.drain(..).find_map(|heard| match heard {
+                Heard::Subscribed(subscribed) => Some(subscribed),
+                _ => None,
+            });
+            found.expect("scripts are to look for it")
+        }
+
+        fn lose(&mut self) {
+            self.inbox.ended(self.now, io::ErrorKind::ConnectionReset.into());
+        }
+
+        fn state(&self) -> State {
+            self.inbox.topics["lwi"].state
+        }
+    }
+
+    fn sent(actions: &VecDeque<Action>) -> String {
+        let sent = actions.iter().filter_map(|action| match action {
+            Action::Send(_, bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+            _ => None,
+        });
+        sent.collect()
+    }
+
+    #[test]
+    fn whoever_is_not_found_is_refused_once_its_line_is_known_to_stand_and_asks_again() -> Result<()> {
+        let mut played = Played::new()?;
+        let subscribed = played.subscribe();
+        played.inbox.is_found(subscribed, false);
+        assert!(played.look(Duration::ZERO).contains("PING") && played.state() == State::Closed);
+        played.came(PONG);
+        assert_eq!(played.state(), State::Unavailable);
+        assert!(played.look(REFUSED).contains("SUBSCRIBE"), "rights may be given meanwhile");
+        played.came(SUBSCRIBED);
+        let subscribed = played.is_subscribed();
+        played.inbox.is_found(subscribed, true);
+        assert_eq!(played.state(), State::Live);
+        Ok(())
+    }
+
+    #[test]
+    fn a_line_that_ended_says_nothing_of_the_next() -> Result<()> {
+        let mut played = Played::new()?;
+        let before = played.subscribe();
+        played.inbox.is_found(before.clone(), false);
+        played.look(Duration::ZERO);
+        played.lose();
+        assert_eq!(played.state(), State::Closed, "it had ended when scripts looked for it");
+        let subscribed = played.subscribe();
+        for found in [true, false] {
+            played.inbox.is_found(before.clone(), found);
+            assert!(played.look(Duration::ZERO).is_empty() && played.state() == State::Closed);
+        }
+        played.inbox.is_found(subscribed, true);
+        assert_eq!(played.state(), State::Live);
+        Ok(())
+    }
+
+    #[test]
+    fn what_was_refused_is_asked_for_on_the_next_line() -> Result<()> {
+        let mut played = Played::new()?;
+        let subscribed = played.subscribe();
+        played.inbox.is_found(subscribed, false);
+        played.look(Duration::ZERO);
+        played.came(PONG);
+        played.lose();
+        let subscribed = played.subscribe();
+        played.inbox.is_found(subscribed, true);
+        assert_eq!(played.state(), State::Live);
+        Ok(())
+    }
+}

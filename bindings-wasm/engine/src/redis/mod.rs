@@ -53,7 +53,7 @@ impl Redis {
         &self.config
     }
 
-    fn ended(&mut self, now: Time, Ended { asker, sent, answered }: Ended) -> Option<News> {
+    fn ended(&mut self, Ended { asker, sent, answered }: Ended) -> Option<News> {
         match asker {
             Asker::Engine(job) => Some(News::Done(Done { job, sent, answered })),
             Asker::Finds(subscribed) => {
@@ -142,7 +142,7 @@ impl Store for Redis {
     fn next_news(&mut self, now: Time) -> Option<News> {
         loop {
             let news = if let Some(ended) = self.requests.next_done() {
-                self.ended(now, ended)
+                self.ended(ended)
             } else if self.requests.take_restarted() {
                 Some(News::Verify)
             } else {

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_machines::error::Error;
