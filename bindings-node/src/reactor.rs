@@ -381,6 +381,12 @@ pub fn remaining(reactor: &External<Reactor>, guard: u32) -> f64 {
     reactor.on_guard("remaining", guard, |core| Ok(NODE.number(core.remaining()))).unwrap_or_default()
 }
 
+/// Whether there is a guard of this number, which was not given back.
+#[napi(catch_unwind)]
+pub fn has_guard(reactor: &External<Reactor>, guard: u32) -> bool {
+    reactor.on_guard("lost", guard, |_| Ok(())).is_ok()
+}
+
 /// Why it was lost, if it was.
 #[napi(catch_unwind)]
 pub fn why_lost(reactor: &External<Reactor>, guard: u32) -> Option<&'static str> {
@@ -550,7 +556,9 @@ impl Environment {
             Ok(Outcome::Secret(secret)) => told.add(kind::DONE, job, secret.into_string()),
             Ok(Outcome::NotExported(kept)) => {
                 let (number, guard, error) = *kept;
-                self.guards.0.put(number, guard);
+                if !guard.is_over() {
+                    self.guards.0.put(number, guard);
+                }
                 told.add(kind::FAILED, job, Failure::from(error))
             }
             Ok(Outcome::Ended(Ending { outcome, why: None })) => told.add(kind::DONE, job, outcome.code()),

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 
 import { Closed, connect, InvalidConfig, LockLost, NotOwned, Unavailable, Unsupported } from '../dist/index.mjs'
+import { aLossThatTheEventLoopHadNoTimeToTell, anExportThatFindsItLost } from './failing_guards.mjs'
 import { client, inMemory, program, sleep, stores, until } from './lib.mjs'
 
 for (const [store, uri] of Object.entries(stores())) {
@@ -13,6 +14,14 @@ for (const [store, uri] of Object.entries(stores())) {
       const { took, eviction, mayEvict } = await here.ping()
       assert.ok(took > 0 && took < 5_000, took)
       assert.deepEqual([eviction, mayEvict], [store === 'redis' ? 'noeviction' : undefined, false])
+    })
+
+    test('an export that finds the lock lost tells all of it', async t => {
+      await anExportThatFindsItLost(await client(t, uri), await client(t, uri))
+    })
+
+    test('a loss that the event loop had no time to tell is seen by whoever asks', async t => {
+      await aLossThatTheEventLoopHadNoTimeToTell(await client(t, uri))
     })
 
     test('a drained client begins nothing and waits for what is held', async t => {

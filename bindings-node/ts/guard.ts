@@ -126,10 +126,11 @@ export class Guard implements AsyncDisposable {
    * the lock.
    */
   get signal(): AbortSignal {
+    // Which tells a signal that was asked for before: after a long computation the event loop had no time to.
+    const why = this.whyLost
     if (this.#losing === undefined) {
       const losing = new AbortController()
       this.#losing = losing
-      const why = this.whyLost
       if (why !== undefined) {
         losing.abort(loss(why, this.#origin))
       } else if (!this.#ended) {
@@ -204,10 +205,23 @@ export class Guard implements AsyncDisposable {
    */
   async export(ttl: Duration): Promise<string> {
     this.#own('export')
-    const secret = checked(await outcome<string>(native.export(reactor(), this.#number, milliseconds('export', 'ttl', ttl))))
+    const told = await outcome<string>(native.export(reactor(), this.#number, milliseconds('export', 'ttl', ttl)))
+    if (isFailure(told)) throw this.#notExported(errorOf(told))
     this.#end()
     this.#over = 'this guard was exported: whoever resumes the secret has the lock'
-    return secret
+    return told
+  }
+
+  /** Unless it is held as before, the store has it no more, or may. */
+  #notExported(error: LockError): LockError {
+    if (native.hasGuard(reactor(), this.#number)) return error
+    this.#end()
+    this.#over = 'the export of this guard failed, and it holds nothing any more'
+    if (error instanceof LockLost) {
+      this.#why = 'gone'
+      this.#losing?.abort(error)
+    }
+    return error
   }
 
   /**

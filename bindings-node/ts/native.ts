@@ -123,6 +123,7 @@ interface Native {
   whyLost(reactor: NativeReactor, guard: number): string | null
   watch(reactor: NativeReactor, guard: number): Answer<boolean>
   releaseRequested(reactor: NativeReactor, guard: number): boolean
+  hasGuard(reactor: NativeReactor, guard: number): boolean
   heed(reactor: NativeReactor, guard: number): Answer<boolean>
   abandon(reactor: NativeReactor, guard: number): [name: string, left: number] | null
   give(reactor: NativeReactor, question: number, user?: string, password?: string, why?: string): void

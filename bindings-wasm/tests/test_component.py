@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Callable, Iterator
 
 import lockwright
@@ -322,6 +325,24 @@ def test_a_host_that_grants_no_network_is_told(connect: Connect, address: str) -
 def test_a_wrong_password_is_told_and_never_shown(connect: Connect, address: str) -> None:
     error = failure(connect(address.replace("redis://", "redis://nobody:hunter2@")))
     assert error.case == "auth" and "hunter2" not in str(error)
+
+
+ELSEWHERE = """
+import sys
+from component import Compiled, Instance
+Instance(Compiled(sys.argv[1]), sys.argv[2]).lock("x").acquire(5_000).release()
+"""
+
+
+@pytest.mark.skipif(subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0, reason="only root gives a name addresses")
+def test_each_address_of_a_name_is_tried(address: str, tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("::1 both\n127.0.0.1 both\n")
+    as_named = f'mount --bind {hosts} /etc/hosts && exec "$@"'
+    asked = [sys.executable, "-c", ELSEWHERE, os.environ["LOCKWRIGHT_TEST_COMPONENT"], address.replace("127.0.0.1", "both")]
+    here = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}
+    done = subprocess.run(["unshare", "-m", "sh", "-c", as_named, "sh", *asked], env=here, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_store_that_ends_its_connections_is_dialled_anew(

@@ -25,6 +25,8 @@ pub(crate) fn random() -> Random {
 impl Network {
     /// Hears what came while no code ran, and what time it is.
     pub(crate) fn hear(&mut self, engine: &mut Engine) -> Time {
+        // What came is read before it can be too late.
+        self.work(engine);
         let at = now();
         engine.look(at);
         self.work(engine);
@@ -58,6 +60,7 @@ impl Shared {
                 return at;
             }
             wait(network, engine, limit);
+            network.work(engine);
             engine.look(now());
         }
     }

@@ -389,7 +389,8 @@ impl<S: Store> Engine<S> {
         self.go_on(now);
     }
 
-    /// Time passed, or something was asked: does what is due.
+    /// Time passed: does what is due. What came on the lines until then is to be handed on before: else it counts as too
+    /// late.
     pub fn look(&mut self, now: Time) {
         let due = |entry: &Entry| entry.due.is_some_and(|due| due <= now);
         let locks: Vec<u64> = self.entries.iter().filter(|(_, entry)| due(entry)).map(|(lock, _)| *lock).collect();
@@ -409,7 +410,7 @@ impl<S: Store> Engine<S> {
     }
 
     /// Hands on what was answered and heard, until there is nothing more to say.
-    fn go_on(&mut self, now: Time) {
+    pub(crate) fn go_on(&mut self, now: Time) {
         loop {
             if let Some(news) = self.common.store.next_news(now) {
                 self.hear(now, news);

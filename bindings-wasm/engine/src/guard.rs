@@ -92,7 +92,7 @@ impl<S: Store> Engine<S> {
     /// `not_owned` where it was given back already.
     pub fn release(&mut self, now: Time, guard: &mut Guard) -> Result<Ticket> {
         let ticket = self.begin_release(now, guard)?;
-        self.look(now);
+        self.go_on(now);
         Ok(ticket)
     }
 
@@ -103,7 +103,7 @@ impl<S: Store> Engine<S> {
         guards: impl IntoIterator<Item = &'a mut Guard>,
     ) -> Vec<Result<Ticket>> {
         let tickets = guards.into_iter().map(|guard| self.begin_release(now, guard)).collect();
-        self.look(now);
+        self.go_on(now);
         tickets
     }
 
@@ -136,7 +136,7 @@ impl<S: Store> Engine<S> {
     fn extend(&mut self, now: Time, lock: u64, hold: HoldId, ttl: Duration) -> Ticket {
         let waiter = self.next_ticket();
         self.tell(now, lock, Event::Extend { hold, ttl, waiter });
-        self.look(now);
+        self.go_on(now);
         waiter
     }
 
@@ -176,7 +176,7 @@ impl<S: Store> Engine<S> {
         }
         let waiter = self.next_ticket();
         self.tell(now, guard.lock, Event::Change { hold: guard.hold.id(), units: to.units, waiter });
-        self.look(now);
+        self.go_on(now);
         Ok(waiter)
     }
 
@@ -204,7 +204,7 @@ impl<S: Store> Engine<S> {
         let (secret, waiter) = (self.mint()?, self.next_ticket());
         let (hold, token) = (guard.hold.id(), guard.hold.shown());
         self.tell(now, guard.lock, Event::Export { hold, token, secret, ttl, waiter });
-        self.look(now);
+        self.go_on(now);
         Ok(waiter)
     }
 
@@ -233,14 +233,14 @@ impl<S: Store> Engine<S> {
     /// Nobody waits for what was asked of this guard any more; what it exported meanwhile is taken back.
     pub fn forget_answer(&mut self, now: Time, guard: &Guard, ticket: Ticket) {
         self.forget(now, guard.lock, ticket, None);
-        self.look(now);
+        self.go_on(now);
     }
 
     /// Gives the lock back without waiting for what the store finds.
     pub fn let_go(&mut self, now: Time, guard: &mut Guard) {
         if !std::mem::replace(&mut guard.is_over, true) {
             self.drop_hold(now, guard.lock, &guard.hold);
-            self.look(now);
+            self.go_on(now);
         }
     }
 
@@ -255,7 +255,7 @@ impl<S: Store> Engine<S> {
     pub fn abandon_guard(&mut self, now: Time, guard: &Guard) {
         if !guard.is_over {
             self.tell(now, guard.lock, Event::Abandon { hold: guard.hold.id() });
-            self.look(now);
+            self.go_on(now);
         }
     }
 

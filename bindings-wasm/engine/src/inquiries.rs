@@ -248,7 +248,7 @@ impl<S: Store> Engine<S> {
         let conversation = Conversation { about, said: Vec::new(), give_up, told: None, again_at: None, late: 0 };
         self.inquiries.open.insert(ticket, conversation);
         self.continue_inquiry(ticket);
-        self.look(now);
+        self.go_on(now);
         Ok(ticket)
     }
 

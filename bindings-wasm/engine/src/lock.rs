@@ -151,7 +151,7 @@ impl<S: Store> Engine<S> {
 
     fn ask(&mut self, now: Time, lock: &Lock, timeout: Option<Duration>, secret: Option<AttemptId>) -> Result<Asked> {
         let asked = self.begin_with(now, lock, timeout, secret)?;
-        self.look(now);
+        self.go_on(now);
         Ok(asked)
     }
 
@@ -246,7 +246,7 @@ impl<S: Store> Engine<S> {
     /// Nobody waits for this acquisition any more; what it was granted is given back.
     pub fn abandon(&mut self, now: Time, asked: Asked) {
         self.give_up(now, asked);
-        self.look(now);
+        self.go_on(now);
     }
 
     pub(crate) fn give_up(&mut self, now: Time, asked: Asked) {

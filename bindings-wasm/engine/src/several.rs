@@ -80,7 +80,7 @@ impl<S: Store> Engine<S> {
         let mut acquiring = Acquiring { locks, timeout, deadline, next: None, guards, result: None };
         self.ask_next(now, &mut acquiring);
         self.several.insert(ticket, acquiring);
-        self.look(now);
+        self.go_on(now);
         Ok(ticket)
     }
 
@@ -178,6 +178,6 @@ impl<S: Store> Engine<S> {
         for guard in guards.into_iter().chain(result.and_then(Result::ok).flatten().into_iter().flatten()) {
             self.let_go_of(now, guard);
         }
-        self.look(now);
+        self.go_on(now);
     }
 }

@@ -509,6 +509,11 @@ impl Core {
         self.engine.exported(guard, ticket as Ticket).map_err(thrown)
     }
 
+    /// Whether nothing is held by it any more.
+    pub fn is_spent(&self, guard: u32) -> bool {
+        self.guards.get(&guard).is_none_or(Guard::is_over)
+    }
+
     /// Whether there is a guard of this number, which was not forgotten.
     pub fn has_guard(&self, guard: u32) -> bool {
         self.guards.contains_key(&guard)

@@ -7,6 +7,7 @@ import { after, before, test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
 
 import { connect as native } from '../../../bindings-node/dist/index.mjs'
+import { aLossThatTheEventLoopHadNoTimeToTell, anExportThatFindsItLost } from '../../../bindings-node/tests/failing_guards.mjs'
 import { allRefused, rows } from '../../../bindings-node/tests/wrong_arguments.mjs'
 import * as wasm from '../dist/index.js'
 
@@ -45,6 +46,31 @@ async function redis(...words) {
 
 test('what a method cannot use it refuses by name, at once, and leaves nothing', async () => {
   await allRefused(client, wasm, rows(client, wasm))
+})
+
+test('an export that finds the lock lost tells all of it', () => anExportThatFindsItLost(client, other))
+
+test('a loss that the event loop had no time to tell is seen by whoever asks', () => aLossThatTheEventLoopHadNoTimeToTell(client))
+
+test('what came while the event loop was busy is no silence', async () => {
+  const patient = await wasm.connect(`${ADDRESS}&response_timeout=200ms`)
+  for (let i = 0; i < 3; i++) {
+    const guard = await patient.lock('busy').acquire()
+    const released = guard.release()
+    // It is sent at once; the answer comes while nothing here runs.
+    for (const until = performance.now() + 400; performance.now() < until;);
+    assert.equal(await released, 'released')
+  }
+  await patient.close()
+})
+
+test('a leader that the store lost at the end of its work campaigns again', async () => {
+  let terms = 0
+  const lead = async guard => {
+    if (++terms === 1) await redis('DEL', `lw:{${PREFIX}boss}`)
+    return terms
+  }
+  assert.equal(await client.election('boss').run('me', lead), 2)
 })
 
 test('it excludes and is excluded', async () => {

@@ -57,16 +57,24 @@ export class Guard implements AsyncDisposable {
 
   /** Why it was lost; `undefined` unless it was. */
   get whyLost(): LossReason | undefined {
-    return this.#ended ? this.#why : whyLost(this.#running, this.#number)
+    if (this.#ended) return this.#why
+    const why = whyLost(this.#running, this.#number)
+    // It may be known here before the event loop gets to tell it: whoever asks sees the same everywhere.
+    if (why !== undefined && this.#losing?.signal.aborted === false) this.#losing.abort(lost(this.name, why))
+    return why
   }
 
   /** Aborts when the lock is lost, with a `LockLost` as its reason; never after a release. */
   get signal(): AbortSignal {
+    // Which tells a signal that was asked for before: after a long computation the event loop had no time to.
+    const why = this.whyLost
     if (this.#losing === undefined) {
       const losing = new AbortController()
       this.#losing = losing
       const [running, number, name] = [this.#running, this.#number, this.name]
-      if (!this.#ended) {
+      if (why !== undefined) {
+        losing.abort(lost(name, why))
+      } else if (!this.#ended) {
         running.watch(() => {
           const why = whyLost(running, number)
           if (why !== undefined) losing.abort(lost(name, why))
@@ -145,15 +153,21 @@ export class Guard implements AsyncDisposable {
       if (!open.includes(guard)) return guard.#over('release')
       const ticket = tickets[open.indexOf(guard)] as number | Failure
       if (isFailure(ticket)) return errorOf(ticket)
-      await running.settled(ticket)
-      return running.do(core => core.released(ticket)) as ReleaseOutcome
+      return guard.#released(ticket)
     }))
   }
 
-  /** @internal The error that ends a block in which it was lost, as the store found by `outcome` at the latest. */
-  lossAtEnd(outcome: ReleaseOutcome): LockError | undefined {
-    const why = this.#why ?? (outcome === 'stolen' ? 'gone' : outcome === 'expired' ? 'expired' : undefined)
-    return why === undefined ? undefined : lost(this.name, why)
+  /** What the store found, by a release under way. */
+  async #released(ticket: number): Promise<ReleaseOutcome> {
+    await this.#running.settled(ticket)
+    const outcome = this.#running.do(core => core.released(ticket)) as ReleaseOutcome
+    this.#why ??= outcome === 'stolen' ? 'gone' : outcome === 'expired' ? 'expired' : undefined
+    return outcome
+  }
+
+  /** @internal The error that ends a block in which it was lost. */
+  lossAtEnd(): LockError | undefined {
+    return this.#why === undefined ? undefined : lost(this.name, this.#why)
   }
 
   /**
@@ -172,6 +186,13 @@ export class Guard implements AsyncDisposable {
       const secret = await leaving
       this.#end()
       return secret
+    } catch (error) {
+      // Unless it is held as before, the store has it no more, or may.
+      if (this.#running.see(core => core.is_spent(this.#number))) {
+        this.#end(error instanceof LockLost ? 'gone' : undefined)
+        if (error instanceof LockLost) this.#losing?.abort(error)
+      }
+      throw error
     } finally {
       this.#leaving = undefined
     }
@@ -187,8 +208,7 @@ export class Guard implements AsyncDisposable {
     const why = this.whyLost
     const ticket = this.#running.do((core, now) => core.release(now, this.#number))
     this.#end(why)
-    await this.#running.settled(ticket)
-    return this.#running.do(core => core.released(ticket)) as ReleaseOutcome
+    return this.#released(ticket)
   }
 
   /**
@@ -199,7 +219,8 @@ export class Guard implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#leaving !== undefined) await this.#leaving.catch(() => {})
     if (this.#ended) return
-    const loss = this.lossAtEnd(await this.release())
+    await this.release()
+    const loss = this.lossAtEnd()
     if (loss !== undefined) throw loss
   }
 

@@ -5,6 +5,9 @@ import { type Connection, type Events, said, type Transport } from './transport.
 /** The longest that a timer takes. */
 const LONGEST = 2 ** 31 - 1
 
+/** A timer that comes so many milliseconds late had to wait for the program. */
+const LATE = 20
+
 /** @internal The engine in WebAssembly, its two connections, its timer, and whoever waits for a result. */
 export class Running {
   readonly #core: Core
@@ -140,9 +143,15 @@ export class Running {
     if (due === Infinity) return
     const ms = Math.min(Math.max(0, Math.ceil(due - performance.now())), LONGEST)
     this.#timer = setTimeout(() => {
-      this.#timer = undefined
-      this.do((core, now) => core.look(now))
+      // What came while the event loop was busy is to be read first, which timers come before.
+      if (performance.now() > due + LATE) this.#timer = setTimeout(() => this.#look(), 0)
+      else this.#look()
     }, ms)
+  }
+
+  #look(): void {
+    this.#timer = undefined
+    this.do((core, now) => core.look(now))
   }
 
   /** What is held keeps no program running; who waits does. */

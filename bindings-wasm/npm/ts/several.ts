@@ -116,7 +116,7 @@ export class MultiGuard implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     const open = this.guards.filter(guard => !guard.isOver)
     const ends = await Guard.releaseAll(open)
-    const losses = ends.map((end, at) => (end instanceof LockError ? undefined : open[at]?.lossAtEnd(end)))
+    const losses = ends.map((end, at) => (end instanceof LockError ? undefined : open[at]?.lossAtEnd()))
     const failed = firstOf([...losses, ...ends].filter(end => end instanceof LockError))
     if (failed !== undefined) throw failed
   }

@@ -28,6 +28,7 @@ use crate::token::Token;
 /// What is wrong with a guard that is used again.
 const RELEASED: &str = "this guard was released already";
 const EXPORTED: &str = "this guard was exported: whoever resumes the secret has the lock";
+const LEFT: &str = "the export of this guard failed, and it holds nothing any more";
 
 #[derive(Clone)]
 pub(crate) struct Holding {
@@ -45,7 +46,7 @@ pub struct Guard<F: Face = Async> {
     holding: Option<Holding>,
     /// Until when the lock stays taken though it is released.
     not_before: Option<Time>,
-    exported: bool,
+    over: &'static str,
     depth: u32,
     generation: u64,
     face: PhantomData<F>,
@@ -55,7 +56,7 @@ impl<F: Face> Guard<F> {
     /// What an acquisition ended with, in the process of this fork `generation`.
     pub(super) fn new(holding: Holding, depth: u32, generation: u64, at_least_for: Option<Duration>) -> Self {
         let not_before = at_least_for.map(|span| holding.hold.since.after(span));
-        Guard { holding: Some(holding), not_before, exported: false, depth, generation, face: PhantomData }
+        Guard { holding: Some(holding), not_before, over: RELEASED, depth, generation, face: PhantomData }
     }
 
     /// However early it is released, or dropped, the lock stays taken until so long after the grant (at most 24 h): so
@@ -168,14 +169,14 @@ impl<F: Face> Guard<F> {
         self.holding.as_ref().ok_or_else(|| self.over())
     }
 
-    /// The hold is somebody else's now.
-    pub(crate) fn forget(&mut self) {
-        (self.holding, self.exported) = (None, true);
+    /// The hold is somebody else's now: that of whoever resumes what was `exported`.
+    pub(crate) fn forget(&mut self, exported: bool) {
+        (self.holding, self.over) = (None, if exported { EXPORTED } else { LEFT });
     }
 
     /// The error for whatever is asked of a guard that holds nothing any more.
     fn over(&self) -> Error {
-        Error::new(Kind::NotOwned, "release", if self.exported { EXPORTED } else { RELEASED })
+        Error::new(Kind::NotOwned, "release", self.over)
     }
 
     fn take(&mut self) -> Result<Option<Holding>> {
@@ -248,7 +249,7 @@ impl<F: Face> Guard<F> {
     pub fn into_face<G: Face>(mut self) -> Guard<G> {
         let (holding, not_before) = (self.holding.take(), self.not_before);
         let (depth, generation) = (self.depth, self.generation);
-        Guard { holding, not_before, exported: self.exported, depth, generation, face: PhantomData }
+        Guard { holding, not_before, over: self.over, depth, generation, face: PhantomData }
     }
 }
 

@@ -119,9 +119,9 @@ impl<F: Face> Guard<F> {
 
     /// The guard is dead, unless the lock was not touched.
     fn exported(&mut self, exporting: &Exporting, settled: Settled) -> Result<Secret> {
-        let untouched = matches!(settled, Settled::Refused(_) | Settled::Released(ReleaseOutcome::Kept(_)));
-        if !untouched {
-            self.forget();
+        match settled {
+            Settled::Refused(_) | Settled::Released(ReleaseOutcome::Kept(_)) => {}
+            _ => self.forget(matches!(settled, Settled::Exported(_))),
         }
         exporting.secret_or_why(settled)
     }

@@ -44,8 +44,9 @@ const ROOM: u64 = 8 << 10;
 enum Socket {
     #[default]
     Closed,
-    Resolving(ResolveAddressStream),
-    Connecting(TcpSocket),
+    Resolving(Names),
+    /// To one address of a name, or to the only one that there is.
+    Connecting(TcpSocket, Option<Names>),
     Open {
         input: InputStream,
         output: OutputStream,
@@ -53,6 +54,13 @@ enum Socket {
         layer: Layer,
         _socket: TcpSocket,
     },
+}
+
+/// The addresses of a name that were not tried yet.
+struct Names {
+    rest: ResolveAddressStream,
+    /// Why the last that was tried is of no use.
+    failed: Option<io::Error>,
 }
 
 /// Both connections of a client.
@@ -105,16 +113,23 @@ impl Network {
         let socket = self.of(which);
         let step = match socket {
             Socket::Closed => Ok(Step::Nothing),
-            Socket::Resolving(names) => resolved(names, port),
-            Socket::Connecting(dialled) => connected(dialled),
+            Socket::Resolving(names) => names.next(port),
+            Socket::Connecting(dialled, names) => connected(dialled, names.as_mut()),
             Socket::Open { input, output, unsent, .. } => transfer(input, output, unsent),
         };
         match step {
             Ok(Step::Nothing) => return false,
             Ok(Step::Sent) => {}
-            Ok(Step::Dialling(dialled)) => *socket = Socket::Connecting(dialled),
+            Ok(Step::Dialling(dialled)) => {
+                let Socket::Resolving(names) = std::mem::take(socket) else { return true };
+                *socket = Socket::Connecting(dialled, Some(names));
+            }
+            Ok(Step::Refused) => {
+                let Socket::Connecting(_, Some(names)) = std::mem::take(socket) else { return true };
+                *socket = Socket::Resolving(names);
+            }
             Ok(Step::Connected(input, output)) => {
-                let Socket::Connecting(dialled) = std::mem::take(socket) else { return true };
+                let Socket::Connecting(dialled, _) = std::mem::take(socket) else { return true };
                 match self.security.begin() {
                     Ok(mut layer) => {
                         let unsent = layer.owed().into();
@@ -165,8 +180,8 @@ impl Network {
         for socket in [&self.requests, &self.inbox] {
             match socket {
                 Socket::Closed => {}
-                Socket::Resolving(names) => pollables.push(names.subscribe()),
-                Socket::Connecting(dialled) => pollables.push(dialled.subscribe()),
+                Socket::Resolving(names) => pollables.push(names.rest.subscribe()),
+                Socket::Connecting(dialled, _) => pollables.push(dialled.subscribe()),
                 Socket::Open { input, output, unsent, .. } => {
                     pollables.push(input.subscribe());
                     if !unsent.is_empty() {
@@ -184,6 +199,8 @@ enum Step {
     Nothing,
     Sent,
     Dialling(TcpSocket),
+    /// At one address of several.
+    Refused,
     Connected(InputStream, OutputStream),
     Came(Vec<u8>),
 }
@@ -192,9 +209,9 @@ fn dial(network: &Sockets, host: &str, port: u16) -> Result<Socket, ErrorCode> {
     let ip = match host.parse::<std::net::IpAddr>() {
         Ok(std::net::IpAddr::V4(ip)) => IpAddress::Ipv4(ip.octets().into()),
         Ok(std::net::IpAddr::V6(ip)) => IpAddress::Ipv6(ip.segments().into()),
-        Err(_) => return Ok(Socket::Resolving(resolve_addresses(network, host)?)),
+        Err(_) => return Ok(Socket::Resolving(Names { rest: resolve_addresses(network, host)?, failed: None })),
     };
-    connect(network, ip, port).map(Socket::Connecting)
+    Ok(Socket::Connecting(connect(network, ip, port)?, None))
 }
 
 fn connect(network: &Sockets, ip: IpAddress, port: u16) -> Result<TcpSocket, ErrorCode> {
@@ -210,27 +227,34 @@ fn connect(network: &Sockets, ip: IpAddress, port: u16) -> Result<TcpSocket, Err
     Ok(socket)
 }
 
-/// The first address of a name that something can be begun with.
-fn resolved(names: &ResolveAddressStream, port: u16) -> io::Result<Step> {
-    loop {
-        match names.resolve_next_address() {
-            Ok(Some(ip)) => {
-                if let Ok(socket) = connect(&instance_network(), ip, port) {
-                    return Ok(Step::Dialling(socket));
+impl Names {
+    /// The next address that something can be begun with.
+    fn next(&mut self, port: u16) -> io::Result<Step> {
+        loop {
+            match self.rest.resolve_next_address() {
+                Ok(Some(ip)) => match connect(&instance_network(), ip, port) {
+                    Ok(socket) => return Ok(Step::Dialling(socket)),
+                    Err(error) => self.failed = Some(told(error)),
+                },
+                Ok(None) => {
+                    return Err(self.failed.take().unwrap_or_else(|| unknown_host(io::ErrorKind::NotFound.into())));
                 }
+                Err(ErrorCode::WouldBlock) => return Ok(Step::Nothing),
+                Err(error) => return Err(told(error)),
             }
-            Ok(None) => return Err(unknown_host(io::ErrorKind::NotFound.into())),
-            Err(ErrorCode::WouldBlock) => return Ok(Step::Nothing),
-            Err(error) => return Err(told(error)),
         }
     }
 }
 
-fn connected(socket: &TcpSocket) -> io::Result<Step> {
-    match socket.finish_connect() {
-        Ok((input, output)) => Ok(Step::Connected(input, output)),
-        Err(ErrorCode::WouldBlock) => Ok(Step::Nothing),
-        Err(error) => Err(told(error)),
+fn connected(socket: &TcpSocket, names: Option<&mut Names>) -> io::Result<Step> {
+    match (socket.finish_connect(), names) {
+        (Ok((input, output)), _) => Ok(Step::Connected(input, output)),
+        (Err(ErrorCode::WouldBlock), _) => Ok(Step::Nothing),
+        (Err(error), Some(names)) => {
+            names.failed = Some(told(error));
+            Ok(Step::Refused)
+        }
+        (Err(error), None) => Err(told(error)),
     }
 }
 
