@@ -160,7 +160,8 @@ export class Guard implements AsyncDisposable {
   /**
    * Makes the lease last at least `ttl` (20 ms to 24 h) from now, and at every renewal.
    *
-   * @throws {@link LockLost} when it is not held any more, {@link InvalidConfig}, {@link NotOwned}.
+   * @throws {@link LockLost} when it is not held any more, {@link InvalidConfig}, {@link NotOwned}; {@link Unavailable} when the store did not
+   * answer for `storeTimeout`: the lock stays held for as long as {@link remaining} says.
    */
   async extend(ttl: Duration): Promise<void> {
     this.#own('extend')
@@ -170,7 +171,8 @@ export class Guard implements AsyncDisposable {
   /**
    * Has the writer of a read/write lock go on as a reader; other readers come in.
    *
-   * @throws {@link Unsupported} for any other lock; {@link LockLost} when it is not held any more.
+   * @throws {@link Unsupported} for any other lock; {@link LockLost} when it is not held any more; {@link Unavailable} when the store did not
+   * answer for `storeTimeout`: it may yet be done.
    */
   async downgrade(): Promise<void> {
     this.#own('downgrade')

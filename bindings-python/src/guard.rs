@@ -171,6 +171,9 @@ impl Guard {
     }
 
     /// Makes the lease last at least `ttl` seconds from now, and at every renewal.
+    ///
+    /// Raises `LockLost` when it is not held any more, and `Unavailable` when the store did not answer for
+    /// `store_timeout`: the lock stays held for as long as `remaining` says.
     fn extend(&self, py: Python<'_>, ttl: Span) -> PyResult<()> {
         let ttl = ttl.check_ttl(py, "extend")?;
         Ok(outside(py, || self.held.extend(ttl)).map_err(Raised)?)

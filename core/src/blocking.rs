@@ -267,7 +267,7 @@ impl Guard {
     /// Makes the lease last at least `ttl` (20 ms to 24 h) from now, and renewals from now on.
     ///
     /// # Errors
-    /// `lost` when the lock is not held any more, `forked`, `invalid_config`.
+    /// As the async [`extend`](crate::Guard::extend).
     pub fn extend(&self, ttl: Duration) -> Result<()> {
         let Extension { call, hold } = self.start_extend(ttl)?;
         let entry = call.entry.clone();

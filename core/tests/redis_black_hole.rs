@@ -179,3 +179,24 @@ fn a_node_of_a_cluster_whose_way_swallows_is_not_the_only_one_that_is_asked() {
         began.elapsed()
     );
 }
+
+#[test]
+fn what_is_asked_of_a_hold_is_unavailable_once_the_store_was_silent_for_too_long_and_the_hold_stands() {
+    let server = Server::start();
+    let way = Way::to(server.port);
+    let limits = "ttl=20s&store_timeout=300ms&response_timeout=100ms";
+    let client = blocking::connect(&format!("redis://127.0.0.1:{}?{limits}", way.port)).unwrap();
+    let (guard, writer) = (client.lock("x").acquire().unwrap(), client.rwlock("y").write().acquire().unwrap());
+    way.swallows(true);
+    let began = Instant::now();
+    for error in [guard.extend(Duration::from_secs(20)).unwrap_err(), writer.downgrade().unwrap_err()] {
+        assert!(error.kind() == Kind::Unavailable && error.retryable(), "{error}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(guard.is_held() && writer.is_held());
+    way.swallows(false);
+    until("the lease is extended", || guard.extend(Duration::from_secs(20)).is_ok());
+    until("the writer is a reader", || writer.downgrade().is_ok());
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    assert_eq!(writer.release().unwrap(), ReleaseOutcome::Released);
+}

@@ -950,7 +950,11 @@ class Guard(_Around[_native.Guard]):
         self._core.on_release_requested(tell)
 
     async def extend(self, ttl: Span) -> None:
-        """Makes the lease last at least `ttl` seconds from now, and at every renewal."""
+        """Makes the lease last at least `ttl` seconds from now, and at every renewal.
+
+        Raises `LockLost` when it is not held any more, and `Unavailable` when the store did not answer for `store_timeout`: the
+        lock stays held for as long as `remaining` says.
+        """
         await _ask(_native.Reactor.extend, self._core, ttl)
 
     def hold_at_least_for(self, span: Span) -> None:

@@ -129,18 +129,7 @@ impl Shared {
     }
 
     async fn until_settled(&self, ticket: Ticket) -> Time {
-        self.until_settled_within(ticket, None).await
-    }
-
-    /// The same for at most `limit`.
-    async fn until_settled_within(&self, ticket: Ticket, limit: Option<Duration>) -> Time {
-        let limit = limit.map(|limit| host::now().after(limit));
-        self.until(limit, move |engine, _| engine.is_settled(ticket)).await
-    }
-
-    /// For how long a server may keep silent.
-    fn patience(&self) -> Option<Duration> {
-        Some(self.read(|engine| engine.settings().store_timeout()))
+        self.until(None, move |engine, _| engine.is_settled(ticket)).await
     }
 
     /// What became of an acquisition of what is held.
@@ -378,10 +367,9 @@ impl Guard {
         self.client.with(|engine, now| look(engine, now, &mut self.guard.borrow_mut()))
     }
 
-    /// Asks something of the guard, and hands on what is answered within `limit`.
+    /// Asks something of the guard, and hands on what is answered.
     async fn answered<T>(
         &self,
-        limit: Option<Duration>,
         ask: impl FnOnce(&mut Engine, Time, &mut lockwright_wasm_engine::Guard) -> core::Result<Ticket>,
         read: impl FnOnce(&mut Engine, Time, &mut lockwright_wasm_engine::Guard, Ticket) -> core::Result<T>,
     ) -> Result<T, api::Error> {
@@ -390,14 +378,13 @@ impl Guard {
             engine.forget_answer(now, &guard.guard.borrow(), ticket);
         };
         let pending = self.client.pending((self, ticket), forget);
-        let now = self.client.until_settled_within(ticket, limit).await;
+        let now = self.client.until_settled(ticket).await;
         pending.ended();
         self.client.read(|engine| read(engine, now, &mut self.guard.borrow_mut(), ticket)).map_err(refused)
     }
 
     async fn change(&self, to: Share) -> Result<bool, api::Error> {
         self.answered(
-            None,
             |engine, now, guard| engine.change(now, guard, to),
             |engine, now, guard, ticket| engine.changed(now, guard, ticket),
         )
@@ -426,7 +413,6 @@ impl api::GuestGuard for Guard {
     async fn renew(&self, ttl: Option<api::Milliseconds>) -> Result<(), api::Error> {
         let ttl = ttl.map_or(self.ttl, Duration::from_millis);
         self.answered(
-            self.client.patience(),
             |engine, now, guard| engine.renew(now, guard, ttl),
             |engine, now, guard, ticket| engine.renewed(now, guard, ticket),
         )
@@ -435,7 +421,6 @@ impl api::GuestGuard for Guard {
 
     async fn release(&self) -> Result<api::ReleaseOutcome, api::Error> {
         self.answered(
-            None,
             |engine, now, guard| engine.release(now, guard),
             |engine, _, _, ticket| Ok(outcome(engine.released(ticket))),
         )
@@ -456,7 +441,6 @@ impl api::GuestGuard for Guard {
     async fn export(&self, ttl: api::Milliseconds) -> Result<String, api::Error> {
         let ttl = Duration::from_millis(ttl);
         self.answered(
-            None,
             |engine, now, guard| engine.export(now, guard, ttl),
             |engine, _, guard, ticket| engine.exported(guard, ticket),
         )

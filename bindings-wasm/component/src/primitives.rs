@@ -233,7 +233,7 @@ impl api::GuestMultiGuard for MultiGuard {
         let count = self.guards.borrow().len();
         for at in 0..count {
             let ticket = self.with(|engine, now, guards| engine.renew(now, &guards[at], ttl)).map_err(refused)?;
-            let now = self.client.until_settled_within(ticket, self.client.patience()).await;
+            let now = self.client.until_settled(ticket).await;
             let renewed = |engine: &mut Engine| engine.renewed(now, &self.guards.borrow()[at], ticket);
             self.client.read(renewed).map_err(refused)?;
         }

@@ -146,16 +146,12 @@ impl<S: Store> Engine<S> {
         self.forget(now, lock, ticket, None);
     }
 
-    /// What became of a renewal that is [settled](Self::is_settled), or for which nobody waits any longer.
+    /// What became of a renewal that is [settled](Self::is_settled).
     ///
     /// # Errors
     /// `lost` with the reason, or `unavailable` where the store did not say in time.
     pub fn renewed(&mut self, now: Time, guard: &Guard, ticket: Ticket) -> Result<()> {
-        let settled = self.take(ticket);
-        if settled.is_none() {
-            self.forget(now, guard.lock, ticket, None);
-        }
-        let error = match (settled, guard.no_longer_held(now)) {
+        let error = match (self.take(ticket), guard.no_longer_held(now)) {
             (Some(Settled::Extended(true)), _) => return Ok(()),
             (Some(Settled::Refused(Refusal::Failed(error))), _) => error,
             (_, Some(why)) => Error::new(Kind::Lost, "renew", format!("{why}; acquire it again")),

@@ -457,6 +457,11 @@ impl Session {
         self.asked.trouble.as_ref().filter(|_| self.phase == Phase::Held)
     }
 
+    /// Whether what it holds is to be changed, and the store did not say yet that it is.
+    pub fn is_changing(&self) -> bool {
+        self.renewal.changing.is_some()
+    }
+
     /// Whether nobody wants the lock any more, and what was asked of the store is being undone.
     pub fn is_undoing(&self) -> bool {
         self.phase == Phase::Undoing

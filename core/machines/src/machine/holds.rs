@@ -19,6 +19,16 @@ fn denied<Hold>(changes: bool) -> Settled<Hold> {
     if changes { Settled::Changed(false) } else { Settled::Extended(false) }
 }
 
+/// The store said nothing of what was wanted of a hold.
+fn silent(changes: bool) -> Error {
+    let (operation, message) = if changes {
+        ("change", "the store did not say in time whether it was changed; see whether it runs and is reachable")
+    } else {
+        ("extend", "the store did not extend the lease in time; see whether it runs and is reachable")
+    };
+    Error::new(Kind::Unavailable, operation, message)
+}
+
 impl<H: Handles> LockMachine<H> {
     /// What the caller knows a hold by, while it is neither given back nor lost.
     pub fn hold_of(&self, id: HoldId) -> Option<&H::Hold> {
@@ -89,7 +99,9 @@ impl<H: Handles> LockMachine<H> {
 
     pub(super) fn change(&mut self, step: &mut Step<'_, H>, hold: HoldId, units: u32, waiter: H::Waiter) {
         // One at a time: an answer says nothing of what was wanted.
-        if self.wishes.iter().any(|wish| wish.changes) {
+        let contender = self.queue.holder(hold);
+        let slot = contender.and_then(|contender| self.slot_of(contender, step.now));
+        if slot.is_some_and(|slot| slot.session.is_changing()) || self.wishes.iter().any(|wish| wish.changes) {
             let message = "another change of this guard is under way; wait for it, then change it again";
             let refused = Refusal::Failed(Error::new(Kind::Unavailable, "change", message));
             return step.effects.settle(waiter, Settled::Refused(refused));
@@ -128,8 +140,27 @@ impl<H: Handles> LockMachine<H> {
             return step.effects.settle(waiter, denied(changes));
         };
         slot.session.handle(step.now, event);
-        let wish = Wish { slot: slot.id, changes, waiter };
+        let until = step.now.after(step.env.store_timeout());
+        let wish = Wish { slot: slot.id, changes, until, waiter };
         self.wishes.push_back(wish);
+    }
+
+    /// When the first who wants something of a hold has waited for too long.
+    pub(super) fn next_disappointment(&self) -> Option<Time> {
+        self.wishes.front().map(|wish| wish.until)
+    }
+
+    /// Tells whoever has waited for too long why: the hold stands, and what was asked is asked for as long as it does.
+    pub(super) fn disappoint(&mut self, step: &mut Step<'_, H>) {
+        while self.next_disappointment().is_some_and(|until| until <= step.now)
+            && let Some(wish) = self.wishes.pop_front()
+        {
+            let position = self.slots.position(wish.slot, step.now);
+            let session = position.and_then(|at| self.slots.get(at)).map(|slot| &slot.session);
+            let trouble = session.and_then(Session::not_renewed).cloned();
+            let error = trouble.unwrap_or_else(|| silent(wish.changes));
+            step.effects.settle(wish.waiter, Settled::Refused(Refusal::Failed(error)));
+        }
     }
 
     /// The session of `slot` extended its lease, or cannot.

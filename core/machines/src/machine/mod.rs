@@ -256,7 +256,8 @@ impl<H: Handles> LockMachine<H> {
     /// contender.
     pub fn poll_timeout(&self) -> Option<Time> {
         let sessions = self.slots.iter().filter(|slot| !slot.idle).filter_map(|slot| slot.session.poll_timeout());
-        sessions.chain(self.queue.poll_timeout()).chain(self.next_parting()).min()
+        let others = [self.queue.poll_timeout(), self.next_parting(), self.next_disappointment()];
+        sessions.chain(others.into_iter().flatten()).min()
     }
 
     /// When to tick, for whoever would rather come once too often than be told of each change: while a renewal is
@@ -264,7 +265,8 @@ impl<H: Handles> LockMachine<H> {
     /// since the last time.
     pub fn next_look(&mut self, now: Time) -> Option<Time> {
         let sessions = self.slots.first_due(now);
-        sessions.into_iter().chain(self.queue.poll_timeout()).chain(self.next_parting()).min()
+        let others = [sessions, self.queue.poll_timeout(), self.next_parting(), self.next_disappointment()];
+        others.into_iter().flatten().min()
     }
 
     /// Whether nothing of this lock is held, wanted or left at the store.

@@ -59,6 +59,8 @@ pub(super) struct Wish<W> {
     pub(super) slot: u64,
     /// To hold more or less, not for longer.
     pub(super) changes: bool,
+    /// When the store was silent for too long. What was asked of it may be done yet.
+    pub(super) until: Time,
     pub(super) waiter: W,
 }
 

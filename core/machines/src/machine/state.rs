@@ -75,7 +75,7 @@ impl<H: Handles> LockMachine<H> {
             (release.hold, asked, release.heir.map(|secret| view.attempt(secret))).hash(state);
         }
         for wish in self.wishes.iter() {
-            (self.place_of(wish.slot), wish.changes).hash(state);
+            (self.place_of(wish.slot), wish.changes, view.ahead(wish.until)).hash(state);
         }
     }
 }

@@ -28,6 +28,7 @@ impl<H: Handles> LockMachine<H> {
         }
         self.stop_listening(step);
         self.part(step);
+        self.disappoint(step);
         self.say_who_waits(step);
         self.refresh_holds(step.now);
     }
