@@ -193,6 +193,8 @@ fn what_is_asked_of_a_hold_is_unavailable_once_the_store_was_silent_for_too_long
         assert!(error.kind() == Kind::Unavailable && error.retryable(), "{error}");
     }
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let error = writer.try_upgrade().unwrap_err();
+    assert!(error.to_string().contains("another change of this guard is under way"), "{error}");
     assert!(guard.is_held() && writer.is_held());
     way.swallows(false);
     until("the lease is extended", || guard.extend(Duration::from_secs(20)).is_ok());
