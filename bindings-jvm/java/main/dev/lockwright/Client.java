@@ -53,6 +53,7 @@ public final class Client implements AutoCloseable {
 
   static Client open(String url, ConnectOptions given) {
     Log.follow();
+    Errands errands = given.executor == null ? null : new Errands(given.executor);
     Long source = given.credentials == null ? null : NEXT_SOURCE.getAndIncrement();
     Request request = new Request(Verb.OPEN).optional(url, text -> {});
     if (url != null) {
@@ -62,11 +63,11 @@ public final class Client implements AutoCloseable {
     request.flag(source != null);
     if (source != null) {
       request.number(source);
-      Agenda.SOURCES.put(source, new Credentials.Source(given.credentials, given.executor));
+      Agenda.SOURCES.put(source, new Credentials.Source(given.credentials, errands));
     }
     try {
       List<Object> opened = Handle.list(request.call());
-      Executor executor = Objects.requireNonNullElse(given.executor, Taker.EXECUTOR);
+      Executor executor = Objects.requireNonNullElse(errands, Taker.EXECUTOR);
       return new Client(new Handle((long) opened.get(0)), (String) opened.get(1), executor, source);
     } catch (LockException error) {
       if (source != null) {

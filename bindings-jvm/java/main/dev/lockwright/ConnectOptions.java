@@ -69,7 +69,8 @@ public final class ConnectOptions {
 
   /**
    * Completes what methods ending in {@code Async} return, and runs callbacks. Where none is named, the library's thread that has the result
-   * does, which suits what is short; as long as completions take milliseconds, the common pool.
+   * does, which suits what is short; as long as completions take milliseconds, the common pool. What the executor refuses, or fails to take,
+   * is done without it.
    */
   public ConnectOptions executor(Executor completes) {
     executor = Objects.requireNonNull(completes, "executor");

@@ -1,9 +1,7 @@
 package dev.lockwright;
 
 import java.util.Objects;
-import java.util.concurrent.Executor;
 import java.util.concurrent.ForkJoinPool;
-import java.util.concurrent.RejectedExecutionException;
 import java.util.function.Supplier;
 
 /**
@@ -25,17 +23,13 @@ public record Credentials(String user, String password) {
   }
 
   /** Where they come from, and what runs it: it may take long. */
-  record Source(Supplier<Credentials> supplier, Executor executor) {
+  record Source(Supplier<Credentials> supplier, Errands executor) {
     Source {
-      executor = Objects.requireNonNullElse(executor, ForkJoinPool.commonPool());
+      executor = Objects.requireNonNullElseGet(executor, () -> new Errands(ForkJoinPool.commonPool()));
     }
 
     void ask(int question) {
-      try {
-        executor.execute(() -> answer(question));
-      } catch (RejectedExecutionException error) {
-        give(question, null, "the executor was shut down");
-      }
+      executor.execute(() -> answer(question), () -> give(question, null, "the executor did not take the source of credentials"));
     }
 
     private void answer(int question) {

@@ -4,7 +4,6 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
-import java.util.concurrent.RejectedExecutionException;
 import java.util.function.Consumer;
 import java.util.function.Function;
 
@@ -60,12 +59,7 @@ final class Job<T> extends CompletableFuture<T> {
   /** The job ended with this outcome. */
   void settle(Object outcome) {
     open = false;
-    try {
-      executor.execute(() -> end(outcome));
-    } catch (RejectedExecutionException error) {
-      // It was shut down; whoever waits must not wait for ever.
-      end(outcome);
-    }
+    executor.execute(() -> end(outcome));
   }
 
   private void end(Object outcome) {
@@ -78,7 +72,7 @@ final class Job<T> extends CompletableFuture<T> {
       if (!complete(result) && giveBack != null && result != null) {
         giveBack.accept(result);
       }
-    } catch (LockException error) {
+    } catch (RuntimeException | Error error) {
       completeExceptionally(error);
     }
   }

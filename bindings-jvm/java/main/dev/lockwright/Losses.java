@@ -4,7 +4,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
-import java.util.concurrent.RejectedExecutionException;
 import java.util.function.Consumer;
 
 /** Who is to be told of the loss of one guard, or that its lock is asked back. The guard alone keeps it. */
@@ -39,7 +38,7 @@ final class Losses {
       requests = new ArrayList<>();
     }
     for (Runnable callback : all) {
-      run(guarded("onReleaseRequested", callback));
+      executor.execute(guarded("onReleaseRequested", callback));
     }
   }
 
@@ -64,9 +63,9 @@ final class Losses {
   void tell(LossReason why) {
     List<Consumer<LossReason>> all = take();
     CompletableFuture<LossReason> waiting = future();
-    run(() -> waiting.complete(why));
+    executor.execute(() -> waiting.complete(why));
     for (Consumer<LossReason> callback : all) {
-      run(guarded("onLost", () -> callback.accept(why)));
+      executor.execute(guarded("onLost", () -> callback.accept(why)));
     }
   }
 
@@ -78,7 +77,7 @@ final class Losses {
       waiting = future;
     }
     if (waiting != null) {
-      run(() -> waiting.cancel(false));
+      executor.execute(() -> waiting.cancel(false));
     }
   }
 
@@ -86,13 +85,5 @@ final class Losses {
     List<Consumer<LossReason>> all = callbacks == null ? List.of() : callbacks;
     callbacks = null;
     return all;
-  }
-
-  private void run(Runnable work) {
-    try {
-      executor.execute(work);
-    } catch (RejectedExecutionException error) {
-      work.run();
-    }
   }
 }

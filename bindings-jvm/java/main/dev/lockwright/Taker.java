@@ -72,6 +72,15 @@ final class Taker extends Thread {
     }
   }
 
+  /** Does what may run code of the program's: in this thread, or where that takes the mail, as a completion. */
+  static void aside(Runnable foreign) {
+    if (currentThread() instanceof Taker taker && taker.reads) {
+      execute(foreign);
+    } else {
+      foreign.run();
+    }
+  }
+
   private boolean mayComplete() {
     return reads && pooledUntil - System.nanoTime() <= 0 && isWatched();
   }
@@ -98,7 +107,7 @@ final class Taker extends Thread {
     watched = null;
     do {
       reads = true;
-      Agenda.take();
+      take();
       reads = false;
       if (!complete()) {
         return;
@@ -106,6 +115,23 @@ final class Taker extends Thread {
     } while (!Agenda.goesHome());
     turn.set(HOME);
     LockSupport.unpark(watcher);
+  }
+
+  private void take() {
+    try {
+      Agenda.take();
+    } catch (Throwable error) {
+      // Whatever it is, such as a lack of memory: nobody else would take the mail.
+      report(error);
+    }
+  }
+
+  private void report(Throwable error) {
+    try {
+      getUncaughtExceptionHandler().uncaughtException(this, error);
+    } catch (Throwable ignored) {
+      // As the JVM does it: the handler is the program's.
+    }
   }
 
   /** Whether it is still this thread that takes the mail. */
@@ -119,7 +145,7 @@ final class Taker extends Thread {
       try {
         completion.run();
       } catch (Throwable error) {
-        getUncaughtExceptionHandler().uncaughtException(this, error);
+        report(error);
       }
       // It was meant for what the program did here.
       interrupted();

@@ -145,6 +145,29 @@ class LockTest {
   }
 
   @Test
+  void anExecutorThatFailsIsDoneWithout() throws Exception {
+    ConnectOptions failing = new ConnectOptions().executor(work -> {
+      throw new IllegalStateException("it is not ready");
+    });
+    ConnectOptions after = new ConnectOptions().executor(work -> {
+      work.run();
+      throw new AssertionError("it was done already");
+    });
+    for (ConnectOptions options : List.of(failing, after)) {
+      try (Client own = Lockwright.connect(Places.memory(), options)) {
+        Guard first = own.lock("x").acquire();
+        CompletableFuture<Guard> second = own.lock("x").acquireAsync();
+        CompletableFuture<LossReason> lost = first.lost();
+        own.breakLock("x", first.token());
+        assertEquals(LossReason.BROKEN, lost.get(20, TimeUnit.SECONDS));
+        assertTrue(second.get(20, TimeUnit.SECONDS).isHeld());
+        assertEquals(List.of("x"), client.lock("x").acquireAsync().thenApply(guard -> client.list()).get(20, TimeUnit.SECONDS));
+        client.lock("x").breakLock(client.inspect("x").holder().firstToken());
+      }
+    }
+  }
+
+  @Test
   void aLossThatWasBeforeIsToldAsWell() throws Exception {
     Guard guard = client.lock("x").acquire();
     client.breakLock("x", guard.token());

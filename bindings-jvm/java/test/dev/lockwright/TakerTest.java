@@ -105,6 +105,28 @@ class TakerTest {
     assertNotSame(replaced, taker());
   }
 
+  /** In the thread that has the result, as {@code Runnable::run} means it. */
+  @Test
+  void aCallbackThatClosesItsClientWhereItIsToldHoldsNobodyUp() throws Exception {
+    for (boolean ofLoss : new boolean[] {true, false}) {
+      Client own = Lockwright.connect(Places.memory(), new ConnectOptions().executor(Runnable::run));
+      Guard held = own.lock("x").acquire();
+      CountDownLatch closed = new CountDownLatch(1);
+      Runnable close = () -> {
+        own.close();
+        closed.countDown();
+      };
+      if (ofLoss) {
+        held.onLost(why -> close.run());
+      } else {
+        own.lock("x").acquireAsync().thenRun(close);
+      }
+      own.breakLock("x", held.token());
+      completed(guard -> null).get();
+      closed.await();
+    }
+  }
+
   /** Two that came together: the second may be what the first waits for. */
   @Test
   void whatIsBehindACompletionThatDoesNotComeBackIsCompleted() throws Exception {
