@@ -67,26 +67,32 @@ public final class Election extends Options<Election> {
    * becomes of {@code work} is dropped, and it campaigns again. A store that does not answer is asked again every 500 ms: leadership is
    * not given up for good because of an outage. An interrupt ends a candidacy.
    *
-   * @throws Exception what {@code work} throws as the leader, and as {@link #campaign}
+   * @throws Exception what {@code work} throws as the leader, whatever it is; what its resignation does; and as {@link #campaign}, but neither
+   *     {@link LockException.Unavailable} nor {@link LockException.Lost}
    */
   public <T> T run(String proclaims, Work<T> work) throws Exception {
     Lock seat = seat(proclaims);
     while (true) {
-      try (Guard guard = seat.acquire()) {
-        try {
-          T result = work.lead(guard);
-          if (guard.whyLost() == null) {
-            return result;
-          }
-        } catch (Exception error) {
-          if (guard.whyLost() == null) {
-            throw error;
-          }
+      Guard guard = elected(seat);
+      try (guard) {
+        T result = work.lead(guard);
+        if (guard.whyLost() == null) {
+          return result;
         }
-      } catch (LockException.Unavailable outage) {
+      } catch (Exception error) {
+        if (guard.whyLost() == null) {
+          throw error;
+        }
+      }
+    }
+  }
+
+  private static Guard elected(Lock seat) throws InterruptedException {
+    while (true) {
+      try {
+        return seat.acquire();
+      } catch (LockException.Unavailable | LockException.Lost again) {
         Thread.sleep(EVERY.toMillis());
-      } catch (LockException.Lost lost) {
-        // It campaigns again.
       }
     }
   }

@@ -176,6 +176,20 @@ class SeveralTest {
     assertThrows(IllegalStateException.class, () -> election.run("me", guard -> {
       throw new IllegalStateException();
     }));
+    AtomicInteger led = new AtomicInteger();
+    assertThrows(LockException.Lost.class, () -> election.run("me", guard -> {
+      try (Guard other = client.lock("another").acquire()) {
+        return led.incrementAndGet() == 1 && client.breakLock("another", other.token());
+      }
+    }));
+    LockException outage = LockException.made("unavailable", "acquire", "x", "another store", "it does not answer");
+    assertThrows(LockException.Unavailable.class, () -> election.run("me", guard -> {
+      if (led.incrementAndGet() == 2) {
+        throw outage;
+      }
+      return null;
+    }));
+    assertEquals(2, led.get());
     Guard leads = election.campaignAsync("me").get();
     assertEquals(leads.token(), election.changed(null).token());
     leads.release();
