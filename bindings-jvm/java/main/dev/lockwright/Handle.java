@@ -98,6 +98,11 @@ final class Handle {
     <T> Job<T> begin(Executor executor, Function<Object, T> read, java.util.function.Consumer<T> giveBack) {
       return Job.begin(executor, request, read, giveBack);
     }
+
+    /** The same, where {@code read} is asked of a failure, too. */
+    <T> Job<T> attempt(Executor executor, Function<Object, T> read, java.util.function.Consumer<T> giveBack) {
+      return Job.attempt(executor, request, read, giveBack);
+    }
   }
 
   @SuppressWarnings("unchecked")

@@ -28,10 +28,15 @@ final class Job<T> extends CompletableFuture<T> {
    * Begins what {@code request} asks for.
    *
    * @param executor what completes it; none of the program's where it is null
-   * @param read makes a result of the outcome
+   * @param read makes a result of the outcome, where that is no failure
    * @param giveBack what to do with a result that nobody wants any more; null where a cancelled job goes on
    */
   static <T> Job<T> begin(Executor executor, Request request, Function<Object, T> read, Consumer<T> giveBack) {
+    return attempt(executor, request, read.compose(Reply::checked), giveBack);
+  }
+
+  /** The same, where {@code read} makes a result, or throws, of a failure as well. */
+  static <T> Job<T> attempt(Executor executor, Request request, Function<Object, T> read, Consumer<T> giveBack) {
     Job<T> job = new Job<>(executor == null ? DIRECT : executor, read, giveBack);
     Object begun = request.ask();
     if (begun instanceof Reply.Pending pending) {
@@ -63,10 +68,6 @@ final class Job<T> extends CompletableFuture<T> {
   }
 
   private void end(Object outcome) {
-    if (outcome instanceof Reply.Failure failure) {
-      completeExceptionally(failure.exception());
-      return;
-    }
     try {
       T result = read.apply(outcome);
       if (!complete(result) && giveBack != null && result != null) {

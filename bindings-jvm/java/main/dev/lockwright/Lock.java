@@ -161,19 +161,23 @@ public final class Lock extends Options<Lock> {
     return begin(timeout);
   }
 
-  /** As {@link #tryAcquire}; completes with null when somebody else holds it. */
+  /** As {@link #tryAcquire}; completes with null when somebody else holds it. {@code cancel} gives back what was granted just then. */
   public CompletableFuture<Guard> tryAcquireAsync() {
-    return begin(Duration.ZERO).exceptionally(error -> {
-      Throwable cause = error.getCause() == null ? error : error.getCause();
-      if (cause instanceof LockException.Timeout) {
-        return null;
-      }
-      throw (RuntimeException) cause;
-    });
+    // What depended on another future would leave to itself, when it is cancelled, what that gets.
+    return asked(Duration.ZERO).attempt(executor(), this::guardIfFree, Guard::giveBack);
+  }
+
+  private Guard guardIfFree(Object outcome) {
+    boolean taken = outcome instanceof Reply.Failure failure && failure.code().equals("timeout");
+    return taken ? null : guard(Reply.checked(outcome));
   }
 
   private Job<Guard> begin(Object timeout) {
-    return handle().job("acquire", asker()).limit(timeout).begin(executor(), this::guard, Guard::giveBack);
+    return asked(timeout).begin(executor(), this::guard, Guard::giveBack);
+  }
+
+  private Handle.Call asked(Object timeout) {
+    return handle().job("acquire", asker()).limit(timeout);
   }
 
   private Executor executor() {

@@ -10,11 +10,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.AfterEach;
@@ -112,6 +114,18 @@ class LockTest {
     first.release();
     third.get().release();
     assertEquals(1, client.metrics().cancelled());
+  }
+
+  @Test
+  void aTryThatIsCancelledAfterTheGrantGivesItBack() throws Exception {
+    BlockingQueue<Runnable> later = new LinkedBlockingQueue<>();
+    try (Client own = Lockwright.connect(Places.shared(), new ConnectOptions().executor(later::add))) {
+      CompletableFuture<Guard> tried = own.lock("x").tryAcquireAsync();
+      Runnable completes = later.take();
+      assertTrue(tried.cancel(true));
+      completes.run();
+      own.lock("x").acquire("20s").release();
+    }
   }
 
   @Test
