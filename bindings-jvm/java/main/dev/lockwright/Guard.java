@@ -125,10 +125,11 @@ public final class Guard implements AutoCloseable {
   }
 
   /**
-   * Completes when the lock is lost; is cancelled once it was given back. Keep the guard: who drops it is told nothing.
+   * Completes when the lock is lost; is cancelled once it was given back. Each call has a future of its own. Keep the guard: who drops it is
+   * told nothing.
    */
   public CompletableFuture<LossReason> lost() {
-    CompletableFuture<LossReason> lost = losses().future();
+    CompletableFuture<LossReason> lost = losses().copy();
     watch();
     return lost;
   }

@@ -52,7 +52,20 @@ final class Losses {
     };
   }
 
-  synchronized CompletableFuture<LossReason> future() {
+  /** One of the caller's own: what it makes of it, such as a time limit, concerns nobody else. */
+  CompletableFuture<LossReason> copy() {
+    CompletableFuture<LossReason> copy = new CompletableFuture<>();
+    future().whenComplete((why, given) -> {
+      if (given == null) {
+        copy.complete(why);
+      } else {
+        copy.cancel(false);
+      }
+    });
+    return copy;
+  }
+
+  private synchronized CompletableFuture<LossReason> future() {
     if (future == null) {
       future = new CompletableFuture<>();
     }

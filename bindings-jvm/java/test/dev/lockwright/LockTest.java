@@ -234,6 +234,19 @@ class LockTest {
   }
 
   @Test
+  void whatOneMakesOfTheFutureOfALossConcernsNobodyElse() throws Exception {
+    Guard guard = client.lock("x").acquire();
+    CompletableFuture<LossReason> before = guard.lost();
+    assertThrows(ExecutionException.class, () -> guard.lost().orTimeout(1, TimeUnit.MILLISECONDS).get());
+    guard.lost().complete(LossReason.EXPIRED);
+    guard.lost().cancel(false);
+    CompletableFuture<LossReason> after = guard.lost();
+    assertFalse(before.isDone() || after.isDone());
+    client.breakLock("x", guard.token());
+    assertEquals(List.of(LossReason.BROKEN, LossReason.BROKEN), List.of(before.get(), after.get()));
+  }
+
+  @Test
   void whyItWasLostIsKnownAfterTheRelease() {
     Guard guard = client.lock("x").acquire();
     client.breakLock("x", guard.token());
