@@ -4,17 +4,17 @@ import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 
 /**
  * So many at once. Its verbs are those of {@link java.util.concurrent.Semaphore}: any thread releases what any thread acquired through
  * this object. {@link #take} gives guards instead, which tell of their loss.
  */
 public final class Semaphore extends Options<Semaphore> {
-  private record Taken(int permits, Guard guard) {}
+  private record Taken(int permits, long owner, Guard guard) {}
 
   private final Client client;
   private final String name;
@@ -49,7 +49,7 @@ public final class Semaphore extends Options<Semaphore> {
       return false;
     }
     synchronized (held) {
-      held.push(new Taken(count, guard));
+      held.push(new Taken(count, Owner.ofThread(), guard));
     }
     return true;
   }
@@ -121,7 +121,8 @@ public final class Semaphore extends Options<Semaphore> {
   }
 
   /**
-   * Gives so many permits back.
+   * Gives so many permits back: what the calling thread acquired goes before what others did, and what one call acquired before what several
+   * did.
    *
    * @throws LockException.NotOwned where what was acquired through this object does not make up that number: what one call acquired is
    *     given back together
@@ -135,25 +136,43 @@ public final class Semaphore extends Options<Semaphore> {
 
   private List<Guard> unpinned(int count) {
     synchronized (held) {
-      List<Taken> found = new ArrayList<>();
-      int left = count;
-      for (Taken taken : held) {
-        if (taken.permits <= left) {
-          found.add(taken);
-          left -= taken.permits;
-        }
+      long me = Owner.ofThread();
+      List<Taken> mine = held.stream().filter(taken -> taken.owner == me).toList();
+      List<Taken> found = makingUp(count, mine);
+      if (found.isEmpty()) {
+        found = makingUp(count, Stream.concat(mine.stream(), held.stream().filter(taken -> taken.owner != me)).toList());
       }
-      if (left > 0 || count < 1) {
+      if (found.isEmpty()) {
         throw new LockException.NotOwned("release", "this semaphore object did not acquire " + count + " permits that are still held");
       }
-      Iterator<Taken> each = held.iterator();
-      while (each.hasNext()) {
-        if (found.contains(each.next())) {
-          each.remove();
-        }
-      }
+      found.forEach(held::remove);
       return found.stream().map(Taken::guard).toList();
     }
+  }
+
+  /** Those of {@code all} that have so many permits together: a single one where there is one, else the first; empty where there are none. */
+  private static List<Taken> makingUp(int count, List<Taken> all) {
+    if (count < 1 || all.stream().mapToLong(Taken::permits).sum() < count) {
+      return List.of();
+    }
+    return all.stream().filter(taken -> taken.permits == count).findFirst().map(List::of).orElseGet(() -> several(count, all));
+  }
+
+  private static List<Taken> several(int count, List<Taken> all) {
+    // By sum, the last of those that first made it up.
+    Taken[] last = new Taken[count + 1];
+    for (Taken taken : all) {
+      for (int sum = count; last[count] == null && sum >= taken.permits; sum--) {
+        if (last[sum] == null && (sum == taken.permits || last[sum - taken.permits] != null)) {
+          last[sum] = taken;
+        }
+      }
+    }
+    List<Taken> found = new ArrayList<>();
+    for (int left = count; left > 0 && last[left] != null; left -= last[left].permits) {
+      found.add(last[left]);
+    }
+    return found;
   }
 
   /** How many permits are free at this moment, in all processes; less than 0 where more are held than a {@link #resize} left. */

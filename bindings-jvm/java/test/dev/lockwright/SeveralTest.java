@@ -72,6 +72,44 @@ class SeveralTest {
   }
 
   @Test
+  void permitsAreGivenBackHoweverTheyMakeUpTheNumber() throws Exception {
+    Semaphore ten = client.semaphore("x", 10);
+    ten.acquire(3);
+    ten.acquire(2);
+    ten.release(3);
+    assertEquals(8, ten.availablePermits());
+    ten.acquire(3);
+    ten.acquire(4);
+    ten.release(5);
+    assertEquals(6, ten.availablePermits());
+    assertThrows(LockException.NotOwned.class, () -> ten.release(3));
+    assertThrows(LockException.NotOwned.class, () -> ten.release(0));
+    assertThrows(LockException.NotOwned.class, () -> ten.release(Integer.MAX_VALUE));
+    ten.release(4);
+  }
+
+  @Test
+  void aThreadGivesItsOwnPermitsBackFirst() throws Exception {
+    Semaphore ten = client.semaphore("x", 10);
+    ten.acquire(2);
+    for (int others = 0; others < 2; others++) {
+      assertTrue(Places.each(1, ten::tryAcquire).get(0));
+    }
+    ten.release(2);
+    Places.each(2, () -> {
+      ten.release();
+      return null;
+    });
+    ten.acquire();
+    ten.acquire();
+    assertTrue(Places.each(1, () -> ten.tryAcquire(2)).get(0));
+    ten.release(2);
+    assertThrows(LockException.NotOwned.class, ten::release);
+    ten.release(2);
+    assertEquals(10, ten.availablePermits());
+  }
+
+  @Test
   void severalAreHeldAllOrNone() throws Exception {
     MultiLock both = client.multiLock("b", "a", "b");
     assertEquals(List.of("a", "b"), both.names());
