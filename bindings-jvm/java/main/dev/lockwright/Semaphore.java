@@ -126,12 +126,10 @@ public final class Semaphore extends Options<Semaphore> {
    *
    * @throws LockException.NotOwned where what was acquired through this object does not make up that number: what one call acquired is
    *     given back together
-   * @throws LockException.Lost when one was lost before
+   * @throws LockException.Lost when one was lost before; the others are given back
    */
   public void release(int count) {
-    for (Guard guard : unpinned(count)) {
-      guard.close();
-    }
+    new MultiGuard(client, unpinned(count)).close();
   }
 
   private List<Guard> unpinned(int count) {

@@ -110,6 +110,23 @@ class SeveralTest {
   }
 
   @Test
+  void aPermitThatWasLostKeepsNoOtherFromBeingGivenBack() throws Exception {
+    try (Client shared = Lockwright.connect(Places.shared())) {
+      Semaphore three = shared.semaphore("x", 3);
+      three.acquire();
+      three.acquire(2);
+      List<Part> holders = three.inspect().shared().holders();
+      assertTrue(three.take().breakLock(holders.get(0).holder().lastToken()));
+      while (shared.metrics().lost().get(LossReason.BROKEN) == 0) {
+        Thread.onSpinWait();
+      }
+      assertThrows(LockException.Lost.class, () -> three.release(3));
+      assertEquals(3, three.availablePermits());
+      assertEquals(0, shared.metrics().held());
+    }
+  }
+
+  @Test
   void severalAreHeldAllOrNone() throws Exception {
     MultiLock both = client.multiLock("b", "a", "b");
     assertEquals(List.of("a", "b"), both.names());
