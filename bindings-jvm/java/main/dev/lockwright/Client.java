@@ -29,10 +29,10 @@ public final class Client implements AutoCloseable {
   final Executor executor;
   private final String address;
   private final Cleaner.Cleanable presence;
-  /** What threads hold by locks of {@code java.util.concurrent}, by name. It is dropped with the thread, and its leases end. */
-  private final ThreadLocal<AtomicReference<Map<String, Deque<Guard>>>> held = ThreadLocal.withInitial(this::place);
+  /** What threads hold by locks of {@code java.util.concurrent}. It is dropped with the thread, and its leases end. */
+  private final ThreadLocal<AtomicReference<Map<Lock.Key, Deque<Guard>>>> held = ThreadLocal.withInitial(this::place);
   /** Those of all threads: one that outlives the client must not keep guards, and with them a class loader. */
-  private final Set<AtomicReference<Map<String, Deque<Guard>>>> places = Collections.newSetFromMap(new WeakHashMap<>());
+  private final Set<AtomicReference<Map<Lock.Key, Deque<Guard>>>> places = Collections.newSetFromMap(new WeakHashMap<>());
 
   private Client(Handle handle, String address, Executor executor, Long source) {
     this.handle = handle;
@@ -270,8 +270,8 @@ public final class Client implements AutoCloseable {
     return Metrics.of((Reply.Fields) new Request(Verb.METRICS, handle).call());
   }
 
-  private AtomicReference<Map<String, Deque<Guard>>> place() {
-    AtomicReference<Map<String, Deque<Guard>>> place = new AtomicReference<>(new HashMap<>());
+  private AtomicReference<Map<Lock.Key, Deque<Guard>>> place() {
+    AtomicReference<Map<Lock.Key, Deque<Guard>>> place = new AtomicReference<>(new HashMap<>());
     synchronized (places) {
       places.add(place);
     }
@@ -279,7 +279,7 @@ public final class Client implements AutoCloseable {
   }
 
   /** What the calling thread holds; nothing once the client was closed. */
-  Map<String, Deque<Guard>> held() {
+  Map<Lock.Key, Deque<Guard>> held() {
     return held.get().get();
   }
 

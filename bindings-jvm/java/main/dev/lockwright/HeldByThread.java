@@ -15,12 +15,11 @@ import java.util.concurrent.locks.Condition;
  */
 abstract class HeldByThread implements java.util.concurrent.locks.Lock {
   final Lock lock;
-  private final String key;
+  private final Lock.Key key;
 
-  /** What is held by locks of the same {@code key} belongs together. */
-  HeldByThread(Lock lock, String key) {
+  HeldByThread(Lock lock) {
     this.lock = lock;
-    this.key = key;
+    key = lock.key();
   }
 
   private Deque<Guard> mine() {
@@ -35,7 +34,7 @@ abstract class HeldByThread implements java.util.concurrent.locks.Lock {
       guard.release();
       throw new Error("Maximum lock count exceeded");
     }
-    lock.client.held().computeIfAbsent(key, name -> new ArrayDeque<>()).push(guard);
+    lock.client.held().computeIfAbsent(key, first -> new ArrayDeque<>()).push(guard);
     return true;
   }
 

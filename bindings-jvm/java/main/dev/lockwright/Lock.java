@@ -20,6 +20,9 @@ public final class Lock extends Options<Lock> {
     PERMITS
   }
 
+  /** Which locks of a client are the same. */
+  record Key(Part part, String name) {}
+
   final Client client;
   private final Part part;
   private final String name;
@@ -61,6 +64,10 @@ public final class Lock extends Options<Lock> {
   /** Its name, without the prefix of the address. */
   public String name() {
     return name;
+  }
+
+  Key key() {
+    return new Key(part, name);
   }
 
   Handle handle() {

@@ -34,17 +34,17 @@ public final class ReadWriteLock extends Options<ReadWriteLock> implements java.
 
   @Override
   public java.util.concurrent.locks.Lock readLock() {
-    return new PartLock(read(), "read:" + name);
+    return new PartLock(read());
   }
 
   @Override
   public java.util.concurrent.locks.Lock writeLock() {
-    return new PartLock(write(), "write:" + name);
+    return new PartLock(write());
   }
 
   private static final class PartLock extends HeldByThread {
-    PartLock(Lock part, String key) {
-      super(part, key);
+    PartLock(Lock part) {
+      super(part);
     }
   }
 

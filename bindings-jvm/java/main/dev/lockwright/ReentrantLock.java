@@ -11,7 +11,7 @@ package dev.lockwright;
  */
 public final class ReentrantLock extends HeldByThread {
   ReentrantLock(Lock lock) {
-    super(lock, lock.name());
+    super(lock);
   }
 
   /** The same with other options: {@code client.reentrantLock("x").with(client.lock("x").ttl("10s"))}. */

@@ -98,6 +98,20 @@ class ThreadsTest {
   }
 
   @Test
+  void whatAThreadHoldsIsNoLockOfAnotherKind() {
+    try (Client client = Lockwright.connect(Places.memory())) {
+      for (Lock part : List.of(client.readWriteLock("x").readLock(), client.readWriteLock("x").writeLock())) {
+        part.lock();
+        for (String name : List.of("x", "read:x", "write:x")) {
+          assertFalse(client.reentrantLock(name).isHeldByCurrentThread());
+          assertThrows(IllegalMonitorStateException.class, client.reentrantLock(name)::unlock);
+        }
+        part.unlock();
+      }
+    }
+  }
+
+  @Test
   void aStrangerMayNotUnlock() throws Exception {
     try (Client client = Lockwright.connect(Places.memory())) {
       Lock lock = client.reentrantLock("x");
