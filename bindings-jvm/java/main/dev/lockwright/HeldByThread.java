@@ -3,6 +3,7 @@ package dev.lockwright;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 
@@ -74,14 +75,18 @@ abstract class HeldByThread implements java.util.concurrent.locks.Lock {
    */
   @Override
   public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
-    return tryLock(Duration.of(Math.max(0, time), unit.toChronoUnit()));
+    return tryWithin(Request.patience(time, unit));
   }
 
   /** As {@link #tryLock(long, TimeUnit)}. */
   public boolean tryLock(Duration time) throws InterruptedException {
+    return tryWithin(Request.patience(Objects.requireNonNull(time, "time")));
+  }
+
+  private boolean tryWithin(Object limit) throws InterruptedException {
     check();
     try {
-      return took(lock.acquireInterruptibly(time));
+      return took(lock.acquireInterruptibly(limit));
     } catch (LockException.Timeout taken) {
       return false;
     }

@@ -9,12 +9,29 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
 /** A request to the native library, as {@code wire.rs} reads it. */
 final class Request {
   /** A time limit that has no end. */
   static final Object FOR_EVER = Double.POSITIVE_INFINITY;
+
+  /** What is longer is no limit: the core refuses years of waiting, which {@code java.util.concurrent} takes for what they are. */
+  private static final Duration LONGEST = Duration.ofDays(365);
+
+  /** A time limit as {@code java.util.concurrent} has it: nothing is waited for where it is 0 or less. */
+  static Object patience(Duration time) {
+    if (time.isNegative()) {
+      return Duration.ZERO;
+    }
+    return time.compareTo(LONGEST) > 0 ? FOR_EVER : time;
+  }
+
+  /** The same in a unit, in which it may be longer than a number of nanoseconds can say. */
+  static Object patience(long time, TimeUnit unit) {
+    return patience(Duration.ofNanos(unit.toNanos(time)));
+  }
 
   /** The two ends of a range, either of which may be null. */
   record Range(Object min, Object max) {}

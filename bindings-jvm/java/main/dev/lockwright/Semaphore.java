@@ -1,6 +1,5 @@
 package dev.lockwright;
 
-import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
@@ -103,7 +102,7 @@ public final class Semaphore extends Options<Semaphore> {
   public boolean tryAcquire(int count, long time, TimeUnit unit) throws InterruptedException {
     check();
     try {
-      return keep(count, take(count).acquireInterruptibly(Duration.of(Math.max(0, time), unit.toChronoUnit())));
+      return keep(count, take(count).acquireInterruptibly(Request.patience(time, unit)));
     } catch (LockException.Timeout taken) {
       return false;
     }

@@ -112,6 +112,26 @@ class ThreadsTest {
   }
 
   @Test
+  void aTimeLimitIsNoneTooLongAndNoneTooShort() throws Exception {
+    try (Client client = Lockwright.connect(Places.memory())) {
+      Semaphore one = client.semaphore("one", 1);
+      List<Lock> locks = List.of(client.reentrantLock("x"), client.readWriteLock("y").readLock(), client.readWriteLock("z").writeLock());
+      for (long time : new long[] {Long.MAX_VALUE, 10_000_000, 0, Long.MIN_VALUE}) {
+        for (Lock lock : locks) {
+          assertTrue(lock.tryLock(time, TimeUnit.DAYS));
+          lock.unlock();
+        }
+        assertTrue(one.tryAcquire(time, TimeUnit.DAYS));
+        one.release();
+      }
+      ReentrantLock lock = client.reentrantLock("x");
+      lock.lock();
+      assertFalse(Places.each(1, () -> lock.tryLock(-1, TimeUnit.DAYS) || lock.tryLock(Duration.ofDays(-1))).get(0));
+      assertTrue(lock.tryLock(Duration.ofSeconds(Long.MAX_VALUE)));
+    }
+  }
+
+  @Test
   void aStrangerMayNotUnlock() throws Exception {
     try (Client client = Lockwright.connect(Places.memory())) {
       Lock lock = client.reentrantLock("x");
