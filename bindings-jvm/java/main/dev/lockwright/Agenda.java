@@ -154,7 +154,7 @@ final class Agenda {
   private static void asked(long whom, int question) {
     Credentials.Source source = SOURCES.get(whom);
     if (source == null) {
-      Credentials.give(question, null, "the client was closed");
+      Credentials.refuse(question, "the client was closed");
     } else {
       source.ask(question);
     }

@@ -29,28 +29,32 @@ public record Credentials(String user, String password) {
     }
 
     void ask(int question) {
-      executor.execute(() -> answer(question), () -> give(question, null, "the executor did not take the source of credentials"));
+      executor.execute(() -> answer(question), () -> refuse(question, "the executor did not take the source of credentials"));
     }
 
     private void answer(int question) {
-      Credentials found = null;
-      String why = "the source of credentials gave none";
+      Request answer;
       try {
-        found = supplier.get();
-      } catch (RuntimeException | Error error) {
-        why = "the source of credentials failed: " + error;
+        Credentials found = supplier.get();
+        answer = found == null ? refusal(question, "the source of credentials gave none") : found.answer(question);
+      } catch (Throwable error) {
+        // Whatever it is: the connection waits for an answer.
+        answer = refusal(question, "the source of credentials failed: " + error);
       }
-      give(question, found, why);
+      answer.call();
     }
   }
 
-  static void give(int question, Credentials found, String why) {
-    Request request = new Request(Verb.GIVE).count(question);
-    if (found == null) {
-      request.flag(false).flag(false).word(why);
-    } else {
-      request.flag(true).text("connect", "user", found.user).flag(true).text("connect", "password", found.password);
-    }
-    request.call();
+  private Request answer(int question) {
+    Request answer = new Request(Verb.GIVE).count(question);
+    return answer.flag(true).text("connect", "user", user).flag(true).text("connect", "password", password);
+  }
+
+  static void refuse(int question, String why) {
+    refusal(question, why).call();
+  }
+
+  private static Request refusal(int question, String why) {
+    return new Request(Verb.GIVE).count(question).flag(false).flag(false).word(why);
   }
 }

@@ -50,7 +50,7 @@ final class Log {
       }
       try {
         LOGGER.log(LEVELS[(int) (long) event.<Long>get("level")], text(event));
-      } catch (RuntimeException | Error ignored) {
+      } catch (Throwable ignored) {
         // A handler that fails must not keep the next event from being told.
       }
     }

@@ -46,7 +46,7 @@ final class Losses {
     return () -> {
       try {
         callback.run();
-      } catch (RuntimeException | Error error) {
+      } catch (Throwable error) {
         Log.LOGGER.log(System.Logger.Level.ERROR, "a callback of " + name + " failed", error);
       }
     };

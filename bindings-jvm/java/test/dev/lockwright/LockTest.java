@@ -10,6 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
@@ -19,7 +20,9 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Supplier;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
@@ -234,6 +237,29 @@ class LockTest {
   }
 
   @Test
+  void whateverACallbackThrowsIsLoggedAndNobodyElses() throws Exception {
+    AtomicReference<Throwable> thrown = new AtomicReference<>();
+    ConnectOptions options = new ConnectOptions().executor(work -> {
+      try {
+        work.run();
+      } catch (Throwable error) {
+        thrown.set(error);
+      }
+    });
+    try (Client own = Lockwright.connect(Places.memory(), options)) {
+      Guard guard = own.lock("x").acquire();
+      CompletableFuture<LossReason> told = new CompletableFuture<>();
+      guard.onLost(why -> {
+        throw LockTest.<RuntimeException>sneaky(new java.io.IOException("the log shows this"));
+      });
+      guard.onLost(told::complete);
+      own.breakLock("x", guard.token());
+      assertEquals(LossReason.BROKEN, told.get(20, TimeUnit.SECONDS));
+      assertNull(thrown.get());
+    }
+  }
+
+  @Test
   void whatOneMakesOfTheFutureOfALossConcernsNobodyElse() throws Exception {
     Guard guard = client.lock("x").acquire();
     CompletableFuture<LossReason> before = guard.lost();
@@ -384,6 +410,29 @@ class LockTest {
       assertFalse(asked.isEmpty());
     }
     assertFalse(new Credentials("u", "secret").toString().contains("secret"));
+  }
+
+  @Test
+  void whyASourceHasNoCredentialsIsSaidAtOnce() {
+    String redis = System.getenv("LOCKWRIGHT_TEST_REDIS");
+    Assumptions.assumeTrue(redis != null);
+    Supplier<Credentials> checked = () -> {
+      throw LockTest.<RuntimeException>sneaky(new java.io.IOException("the vault is sealed"));
+    };
+    Map<String, Supplier<Credentials>> sources = Map.of("the vault is sealed", checked, "the user holds a lone surrogate",
+        () -> new Credentials("u\ud800", "secret"), "the password holds a lone surrogate", () -> new Credentials("u", "\ud800secret"));
+    sources.forEach((why, source) -> {
+      ConnectOptions options = new ConnectOptions().storeTimeout(Duration.ofMillis(300)).credentials(source);
+      try (Client own = Lockwright.connect(redis, options)) {
+        String said = assertThrows(LockException.AuthFailed.class, () -> own.lock("x").acquire()).getMessage();
+        assertTrue(said.contains(why) && !said.contains("secret"), said);
+      }
+    });
+  }
+
+  @SuppressWarnings("unchecked")
+  private static <T extends Throwable> T sneaky(Throwable checked) throws T {
+    throw (T) checked;
   }
 
   @Test
