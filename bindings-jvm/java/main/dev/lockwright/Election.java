@@ -1,19 +1,22 @@
 package dev.lockwright;
 
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 
 /**
  * The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises {@code fair}. The options'
- * {@code ttl} says within what time a leader that died is replaced, {@code timeout} how long to campaign; {@code fair}, the rank and the label are
- * the election's.
+ * {@code ttl} says within what time a leader that died is replaced, {@code timeout} how long to campaign; {@code fair}, {@code rank} and {@code
+ * label} are the election's own, and a {@link LockException.InvalidConfig} for whoever says them.
  */
 public final class Election extends Options<Election> {
   /** How often an observer looks, and a candidate asks a store that does not answer. */
   private static final Duration EVERY = Duration.ofMillis(500);
   private static final Duration SHORTEST = Duration.ofMillis(1);
   private static final Duration LONGEST = Duration.ofDays(1);
+
+  private static final List<String> OWN = List.of("fair", "rank", "label");
 
   /** Who leads; {@code token} is higher with every leader, {@code leadsFor} null where the store cannot tell. */
   public record Leader(String proclaims, String host, long pid, String language, long token, Duration leadsFor) {}
@@ -30,6 +33,11 @@ public final class Election extends Options<Election> {
 
   Election(Client client, String name, Map<String, Object> options) {
     super(options);
+    for (String own : OWN) {
+      if (options.containsKey(own)) {
+        throw new LockException.InvalidConfig("lock", own + " is the election's own; leave it out");
+      }
+    }
     this.client = client;
     this.name = name;
   }

@@ -17,6 +17,7 @@ import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 
 /** What is made of locks. */
 class SeveralTest {
@@ -251,6 +252,16 @@ class SeveralTest {
     assertNull(election.changed(leads.token(), Duration.ofMillis(1)));
     for (Duration every : new Duration[] {Duration.ZERO, Duration.ofMillis(-1), Duration.ofDays(2)}) {
       assertThrows(LockException.InvalidConfig.class, () -> election.changed(1L, every));
+    }
+  }
+
+  @Test
+  void whatIsTheElectionsOwnIsNobodyElses() {
+    Election election = client.election("x");
+    List<Executable> all = List.of(election::fair, () -> election.fair(false), () -> election.rank(1), () -> election.label("me"));
+    for (Executable one : all) {
+      String said = assertThrows(LockException.InvalidConfig.class, one).getMessage();
+      assertTrue(said.contains("is the election's own"), said);
     }
   }
 
