@@ -34,9 +34,9 @@ impl<'a> Request<'a> {
         Ok(self.byte()? != 0)
     }
 
-    /// A number that is no less than 0 in a program that is right; the core refuses the smallest and the largest.
+    /// A number that is no less than 0, which Java looks at; the core refuses the smallest and the largest.
     pub(crate) fn count(&mut self) -> Result<u32> {
-        Ok(u32::try_from(i32::from_be_bytes(self.take()?)).unwrap_or_default())
+        u32::try_from(i32::from_be_bytes(self.take()?)).map_err(|_| malformed())
     }
 
     /// The number of a job, which Java keeps as it was given it: of the upper half of them as one below 0.

@@ -12,7 +12,8 @@ public final class Barrier {
   Barrier(Client client, String name, int parties, Duration ttl) {
     this.client = client;
     this.name = name;
-    Request request = new Request(Verb.BARRIER, client.handle).text("barrier", "name", name).count(parties);
+    Request request = new Request(Verb.BARRIER, client.handle).text("barrier", "name", name);
+    request.count(Request.whole("barrier", "parties", parties));
     handle = new Handle((long) request.optional(ttl, request::given).call());
   }
 

@@ -64,8 +64,8 @@ final class Handle {
       return this;
     }
 
-    Call count(int count) {
-      request.count(count);
+    Call count(String operation, String what, int count) {
+      request.count(Request.whole(operation, what, count));
       return this;
     }
 

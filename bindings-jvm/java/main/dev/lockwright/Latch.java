@@ -12,7 +12,8 @@ public final class Latch {
   Latch(Client client, String name, int count, Duration idle) {
     this.client = client;
     this.name = name;
-    Request request = new Request(Verb.LATCH, client.handle).text("latch", "name", name).count(count);
+    Request request = new Request(Verb.LATCH, client.handle).text("latch", "name", name);
+    request.count(Request.whole("latch", "count", count));
     handle = new Handle((long) request.optional(idle, request::given).call());
   }
 
@@ -63,12 +64,12 @@ public final class Latch {
 
   /** Has it count from {@code count} again, if it is open or nobody used it yet; whether it does. */
   public boolean trySetCount(int count) {
-    return (boolean) handle.call("try_set_count").count(count).get();
+    return (boolean) handle.call("try_set_count").count("latch", "count", count).get();
   }
 
   /** As {@link #trySetCount}. */
   public CompletableFuture<Boolean> trySetCountAsync(int count) {
-    return handle.job("try_set_count", 0).count(count).begin(client.executor, Boolean.class::cast, null);
+    return handle.job("try_set_count", 0).count("latch", "count", count).begin(client.executor, Boolean.class::cast, null);
   }
 
   private static int number(Object told) {

@@ -89,6 +89,14 @@ final class Request {
     return this;
   }
 
+  /** A number that a program gave, which is to be no less than 0; what else it may be, the core says. */
+  static int whole(String operation, String what, int number) {
+    if (number < 0) {
+      throw new LockException.InvalidConfig(operation, what + " is " + number + "; it must not be less than 0");
+    }
+    return number;
+  }
+
   Request number(long number) {
     return count((int) (number >>> 32)).count((int) number);
   }

@@ -25,7 +25,7 @@ public final class Semaphore extends Options<Semaphore> {
     super(options);
     this.client = client;
     this.name = name;
-    this.permits = permits;
+    this.permits = Request.whole("lock", "permits", permits);
   }
 
   @Override
@@ -40,7 +40,7 @@ public final class Semaphore extends Options<Semaphore> {
 
   /** The lock whose holders have so many permits each, all or none. */
   public Lock take(int count) {
-    return new Lock(client, Lock.Part.PERMITS, name, permits, count, options);
+    return new Lock(client, Lock.Part.PERMITS, name, permits, Request.whole("lock", "take", count), options);
   }
 
   private boolean keep(int count, Guard guard) {
@@ -185,7 +185,7 @@ public final class Semaphore extends Options<Semaphore> {
 
   /** It has so many permits from now on. What is held stays held. */
   public void resize(int permits) {
-    take().handle().call("resize").count(permits).get();
+    take().handle().call("resize").count("resize", "permits", permits).get();
   }
 
   /** Who holds it, and how many wait for it. */

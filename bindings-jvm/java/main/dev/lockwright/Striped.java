@@ -28,7 +28,7 @@ public final class Striped extends Options<Striped> {
     super(options);
     this.clients = clients;
     this.name = name;
-    this.segments = segments;
+    this.segments = Request.whole("lock", "segments", segments);
   }
 
   @Override
@@ -136,13 +136,21 @@ public final class Striped extends Options<Striped> {
    * @throws LockException.InvalidConfig where there is no such segment
    */
   public Lock segment(int index) {
-    Handle segment = new Handle((long) new Request(Verb.SEGMENT, handle()).count(index).call());
+    Handle segment = new Handle((long) ofSegment(Verb.SEGMENT, index).call());
     return Lock.of(clientOf(index), name, segment);
   }
 
-  /** Nothing is left in a segment: {@link #any()} does not offer it again. */
+  /**
+   * Nothing is left in a segment: {@link #any()} does not offer it again.
+   *
+   * @throws LockException.InvalidConfig where there is no such segment
+   */
   public void markSoldOut(int index) {
-    new Request(Verb.MARK_SOLD_OUT, handle()).count(index).call();
+    ofSegment(Verb.MARK_SOLD_OUT, index).call();
+  }
+
+  private Request ofSegment(Verb verb, int index) {
+    return new Request(verb, handle()).count(Request.whole("lock", "the index of a segment", index));
   }
 
   /** All segments are offered again. */

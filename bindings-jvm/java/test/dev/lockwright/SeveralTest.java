@@ -266,6 +266,19 @@ class SeveralTest {
   }
 
   @Test
+  void aNumberBelowZeroIsRefusedAsItIs() {
+    Striped two = client.striped("x", 2);
+    List<Executable> all = List.of(() -> two.segment(-1), () -> two.markSoldOut(-1), () -> two.across(client).segment(-1),
+        () -> client.striped("x", -1), () -> client.semaphore("y", -1), () -> client.semaphore("y", 1).take(-1), () -> client.latch("z", -1),
+        () -> client.semaphore("y", 1).resize(-1), () -> client.latch("z", 1).trySetCount(-1), () -> client.barrier("b", -1));
+    for (Executable one : all) {
+      String said = assertThrows(LockException.InvalidConfig.class, one).getMessage();
+      assertTrue(said.contains("is -1"), said);
+    }
+    assertNotNull(two.any());
+  }
+
+  @Test
   void aLatchOpens() throws Exception {
     Latch two = client.latch("x", 2);
     assertFalse(two.await(Duration.ofMillis(1)));
