@@ -14,7 +14,7 @@ public final class Barrier {
     this.name = name;
     Request request = new Request(Verb.BARRIER, client.handle).text("barrier", "name", name);
     request.count(Request.whole("barrier", "parties", parties));
-    handle = new Handle((long) request.optional(ttl, request::given).call());
+    handle = new Handle((long) request.optional(ttl, span -> request.span("barrier", "ttl", span)).call());
   }
 
   /** Its name. */

@@ -59,7 +59,7 @@ public final class Client implements AutoCloseable {
     if (url != null) {
       request.text("connect", "url", url);
     }
-    request.options(given.options);
+    request.options("connect", given.options);
     request.flag(source != null);
     if (source != null) {
       request.number(source);
@@ -203,7 +203,7 @@ public final class Client implements AutoCloseable {
     for (Requirement requirement : wanted) {
       options.put(requirement.option(), true);
     }
-    new Request(Verb.REQUIRE, handle).options(options).call();
+    new Request(Verb.REQUIRE, handle).options("require", options).call();
   }
 
   /** What lies under {@code name}: who holds it, and how many wait. */

@@ -27,25 +27,27 @@ final class Handle {
 
   /** The same by an owner. */
   Call call(String name, long owner) {
-    return new Call(request(Threads.isVirtual() ? Verb.JOB : Verb.HERE, name, owner));
+    return new Call(name, request(Threads.isVirtual() ? Verb.JOB : Verb.HERE, name, owner));
   }
 
   /** The same as a job, whoever asks. */
   Call job(String name, long owner) {
-    return new Call(request(Verb.JOB, name, owner));
+    return new Call(name, request(Verb.JOB, name, owner));
   }
 
   /** An operation that is asked. */
   static final class Call {
+    private final String name;
     private final Request request;
 
-    private Call(Request request) {
+    private Call(String name, Request request) {
+      this.name = name;
       this.request = request;
     }
 
     /** A time limit; the handle's own where it is null. */
     Call limit(Object limit) {
-      request.optional(limit, request::given);
+      request.optional(limit, span -> request.span(name, "timeout", span));
       return this;
     }
 

@@ -14,7 +14,7 @@ public final class Latch {
     this.name = name;
     Request request = new Request(Verb.LATCH, client.handle).text("latch", "name", name);
     request.count(Request.whole("latch", "count", count));
-    handle = new Handle((long) request.optional(idle, request::given).call());
+    handle = new Handle((long) request.optional(idle, span -> request.span("latch", "idle", span)).call());
   }
 
   /** Its name. */

@@ -74,7 +74,7 @@ public final class Lock extends Options<Lock> {
     Handle made = handle;
     if (made == null) {
       Request request = new Request(Verb.LOCK, client.handle).text("lock", "name", name).octet(part.ordinal());
-      made = new Handle((long) request.count(permits).count(take).options(options).call());
+      made = new Handle((long) request.count(permits).count(take).options("lock", options).call());
       handle = made;
     }
     return made;

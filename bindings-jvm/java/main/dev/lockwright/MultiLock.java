@@ -28,7 +28,7 @@ public final class MultiLock extends Options<MultiLock> {
   private Made made() {
     Made there = made;
     if (there == null) {
-      Request request = new Request(Verb.MULTI_LOCK, client.handle).texts("lock", "name", given).options(options);
+      Request request = new Request(Verb.MULTI_LOCK, client.handle).texts("lock", "name", given).options("lock", options);
       List<Object> told = Handle.list(request.call());
       there = new Made(new Handle((long) told.get(0)), List.copyOf((List<String>) told.get(1)));
       made = there;

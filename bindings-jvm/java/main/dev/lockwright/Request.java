@@ -147,18 +147,18 @@ final class Request {
     return this;
   }
 
-  /** A value of an option: a span of time as a number, a text, or as a {@link Duration}; a flag; a range. */
-  Request given(Object given) {
+  /** A value of an option, {@code what} of {@code operation}: a span of time as a number, a text, or as a {@link Duration}; a flag; a range. */
+  Request given(String operation, String what, Object given) {
     if (given instanceof Duration span) {
       return octet(0).fraction(span.getSeconds() * 1e3 + span.getNano() / 1e6);
     } else if (given instanceof Double milliseconds) {
       return octet(0).fraction(milliseconds);
     } else if (given instanceof String text) {
-      return octet(1).text("lock", "text", text);
+      return octet(1).text(operation, what, text);
     } else if (given instanceof Boolean flag) {
       return octet(2).flag(flag);
     } else if (given instanceof Range range) {
-      return octet(3).optional(range.min, this::given).optional(range.max, this::given);
+      return octet(3).optional(range.min, end -> given(operation, what, end)).optional(range.max, end -> given(operation, what, end));
     }
     throw new IllegalStateException("no such option: " + given);
   }
@@ -168,14 +168,14 @@ final class Request {
     if (span == null) {
       throw new LockException.InvalidConfig(operation, what + " is null; give a Duration, or a text such as \"10s\"");
     }
-    return given(span);
+    return given(operation, what, span);
   }
 
-  Request options(Map<String, Object> options) {
+  Request options(String operation, Map<String, Object> options) {
     count(options.size());
     options.forEach((name, given) -> {
       word(name);
-      given(given);
+      given(operation, name, given);
     });
     return this;
   }

@@ -50,7 +50,7 @@ public final class Striped extends Options<Striped> {
   private synchronized Handle made() {
     if (handle == null) {
       List<Client> others = clients.subList(1, clients.size());
-      Request request = new Request(Verb.STRIPED, clients.get(0).handle).text("lock", "name", name).count(segments).options(options);
+      Request request = new Request(Verb.STRIPED, clients.get(0).handle).text("lock", "name", name).count(segments).options("lock", options);
       request.count(others.size());
       others.forEach(other -> request.number(other.handle.number));
       handle = new Handle((long) request.call());

@@ -25,6 +25,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 
 class LockTest {
   private Client client;
@@ -84,6 +85,19 @@ class LockTest {
     assertThrows(LockException.InvalidConfig.class, () -> client.lock("x").acquire(Duration.ofSeconds(-1)));
     assertThrows(LockException.InvalidConfig.class, () -> client.lock(null).acquire());
     assertThrows(LockException.InvalidConfig.class, () -> client.lock("a\ud800").acquire());
+  }
+
+  @Test
+  void whichTextHoldsALoneSurrogateIsSaid() {
+    String lone = "a\ud800";
+    Map<String, Executable> all = Map.of("lock: the label", client.lock("x").label(lone)::acquire, "lock: the layout",
+        client.lock("x").layout(lone)::acquire, "lock: the ttl", client.lock("x").ttl(lone)::acquire, "lock: the label of an election",
+        () -> client.election("x").campaign(lone), "acquire: the timeout", () -> client.lock("x").acquire(lone), "connect: the prefix",
+        () -> Lockwright.connect(Places.memory(), new ConnectOptions().prefix(lone)));
+    all.forEach((what, given) -> {
+      String said = assertThrows(LockException.InvalidConfig.class, given).getMessage();
+      assertTrue(said.contains(what.replace(" of an election", "") + " holds a lone surrogate"), said);
+    });
   }
 
   @Test
