@@ -6,7 +6,7 @@ use lockwright::guarantee::Requirements;
 use lockwright::options::{AcquireOptions, ConnectOptions};
 use lockwright::queue::OwnerId;
 use lockwright::striped::Striped;
-use lockwright::{Client, Result};
+use lockwright::{Client, Result, name};
 
 use crate::JAVA;
 use crate::reply::Reply;
@@ -27,6 +27,13 @@ pub(crate) fn client(request: &mut Request<'_>) -> Result<Reply> {
     let address = client.address().to_owned();
     let number = table::keep_handle(Handle::Client(client));
     Ok(Reply::told(vec![Value::Token(number), Value::from(address)]))
+}
+
+/// Client, a name that something will be made of.
+pub(crate) fn check_name(request: &mut Request<'_>) -> Result<Reply> {
+    let client = client_of(request)?;
+    let checked = name::check(&request.text()?);
+    checked.map(|_| done()).map_err(|error| error.on_store(client.address()))
 }
 
 /// What of a name is locked.

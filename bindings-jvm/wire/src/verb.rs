@@ -9,7 +9,7 @@ use crate::{JAVA, agenda, ask, guard, kit, open, report, table};
 
 type Obeys = fn(&mut Request<'_>) -> Result<Reply>;
 
-const ALL: [Obeys; 45] = [
+const ALL: [Obeys; 46] = [
     |_| Ok(Reply::told(env!("CARGO_PKG_VERSION"))),
     |_| Ok(Reply::told(manifest::manifest())),
     forget,
@@ -58,6 +58,7 @@ const ALL: [Obeys; 45] = [
         lockwright::restored();
         Ok(done())
     },
+    open::check_name,
 ];
 
 pub(crate) fn obey(asked: u8, request: &mut Request<'_>) -> Result<Reply> {

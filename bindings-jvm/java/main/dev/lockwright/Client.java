@@ -3,7 +3,6 @@ package dev.lockwright;
 import java.lang.ref.Cleaner;
 import java.time.Duration;
 import java.util.ArrayDeque;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.Collections;
@@ -85,9 +84,11 @@ public final class Client implements AutoCloseable {
   /**
    * The lock called {@code name}: a text of 1 to 1024 bytes as UTF-8 without control characters. Its options may be said before it is
    * acquired: {@code client.lock("x").ttl("10s").fair().acquire()}.
+   *
+   * @throws LockException.InvalidConfig for what is no name, here and wherever else one is given
    */
   public Lock lock(String name) {
-    return new Lock(this, Lock.Part.ALL, name, 1, 1, Map.of());
+    return new Lock(this, Lock.Part.ALL, checked(name), 1, 1, Map.of());
   }
 
   /**
@@ -103,27 +104,27 @@ public final class Client implements AutoCloseable {
    * something else: whoever comes second gets {@link LockException.ForeignLayout}.
    */
   public ReadWriteLock readWriteLock(String name) {
-    return new ReadWriteLock(this, name, Map.of());
+    return new ReadWriteLock(this, checked(name), Map.of());
   }
 
   /** The semaphore called {@code name}, with {@code permits} permits. Whoever first uses an idle one says how many it has, until it is resized. */
   public Semaphore semaphore(String name, int permits) {
-    return new Semaphore(this, name, permits, Map.of());
+    return new Semaphore(this, checked(name), permits, Map.of());
   }
 
   /** The locks called {@code names}, to be held all at once; the options are for each, and the timeout is for all of them. */
   public MultiLock multiLock(String... names) {
-    return multiLock(Arrays.asList(names));
+    return multiLock(Arrays.asList(Objects.requireNonNull(names, "names")));
   }
 
   /** As {@link #multiLock(String...)}. */
   public MultiLock multiLock(Collection<String> names) {
-    return new MultiLock(this, new ArrayList<>(names), Map.of());
+    return new MultiLock(this, Objects.requireNonNull(names, "names").stream().map(this::checked).toList(), Map.of());
   }
 
   /** The hot lock {@code name} cut into so many segments, 1 to 256. */
   public Striped striped(String name, int segments) {
-    return new Striped(this, name, segments, Map.of());
+    return new Striped(this, checked(name), segments, Map.of());
   }
 
   /** A job that one caller at a time does, such as to rebuild a cache entry, holding the lock of that name. */
@@ -133,7 +134,7 @@ public final class Client implements AutoCloseable {
 
   /** One of many leads: whoever holds the lock of that name. */
   public Election election(String name) {
-    return new Election(this, name, Map.of());
+    return new Election(this, checked(name), Map.of());
   }
 
   /**
@@ -162,9 +163,14 @@ public final class Client implements AutoCloseable {
     return new Barrier(this, name, parties, ttl);
   }
 
+  private String checked(String name) {
+    new Request(Verb.CHECK_NAME, handle).text("lock", "name", name).call();
+    return name;
+  }
+
   private Lock exported(String secret) {
     String name = (String) new Request(Verb.EXPORTED, handle).text("resume", "secret", secret).call();
-    return lock(name);
+    return new Lock(this, Lock.Part.ALL, name, 1, 1, Map.of());
   }
 
   /**
@@ -200,7 +206,7 @@ public final class Client implements AutoCloseable {
    */
   public void require(Requirement... wanted) {
     Map<String, Object> options = new HashMap<>();
-    for (Requirement requirement : wanted) {
+    for (Requirement requirement : Objects.requireNonNull(wanted, "wanted")) {
       options.put(requirement.option(), true);
     }
     new Request(Verb.REQUIRE, handle).options("require", options).call();

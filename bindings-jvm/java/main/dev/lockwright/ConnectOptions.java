@@ -45,17 +45,17 @@ public final class ConnectOptions {
 
   /** A PEM file with the authorities that sign the server's certificate. */
   public ConnectOptions ca(Path file) {
-    return put("ca", file.toString());
+    return put("ca", Objects.requireNonNull(file, "file").toString());
   }
 
   /** A PEM file with this client's certificate. */
   public ConnectOptions cert(Path file) {
-    return put("cert", file.toString());
+    return put("cert", Objects.requireNonNull(file, "file").toString());
   }
 
   /** A PEM file with the key of {@link #cert}. */
   public ConnectOptions key(Path file) {
-    return put("key", file.toString());
+    return put("key", Objects.requireNonNull(file, "file").toString());
   }
 
   /**

@@ -3,6 +3,7 @@ package dev.lockwright;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 
 /**
@@ -52,6 +53,7 @@ public final class Election extends Options<Election> {
   }
 
   private Lock seat(String proclaims) {
+    Objects.requireNonNull(proclaims, "proclaims");
     return lock().fair(false).rank(0).label(proclaims).forElection();
   }
 
@@ -79,6 +81,7 @@ public final class Election extends Options<Election> {
    *     {@link LockException.Unavailable} nor {@link LockException.Lost}
    */
   public <T> T run(String proclaims, Work<T> work) throws Exception {
+    Objects.requireNonNull(work, "work");
     Lock seat = seat(proclaims);
     while (true) {
       Guard guard = elected(seat);
@@ -126,7 +129,7 @@ public final class Election extends Options<Election> {
    * @throws LockException.InvalidConfig for another time between two looks
    */
   public Leader changed(Long known, Duration every) throws InterruptedException {
-    if (every.compareTo(SHORTEST) < 0 || every.compareTo(LONGEST) > 0) {
+    if (Objects.requireNonNull(every, "every").compareTo(SHORTEST) < 0 || every.compareTo(LONGEST) > 0) {
       throw new LockException.InvalidConfig("changed", "every is " + every + "; it must be 1 ms to 24 h");
     }
     while (true) {

@@ -5,6 +5,7 @@ import java.lang.ref.WeakReference;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 import java.util.function.Function;
@@ -120,7 +121,7 @@ public final class Guard implements AutoCloseable {
    * the deadline, and not when some later command fails.
    */
   public void onLost(Consumer<LossReason> callback) {
-    losses().add(callback);
+    losses().add(Objects.requireNonNull(callback, "callback"));
     watch();
   }
 
@@ -145,6 +146,7 @@ public final class Guard implements AutoCloseable {
    * released.
    */
   public void onReleaseRequested(Runnable callback) {
+    Objects.requireNonNull(callback, "callback");
     Losses told = losses();
     watch();
     if (told.addRequest(callback)) {

@@ -55,7 +55,7 @@ public final class Kit {
      * @throws Stale when a higher one was seen
      */
     public void admit(Guard guard) {
-      admit(new Token(guard.epoch(), guard.token()));
+      admit(tokenOf(guard));
     }
 
     /** As {@link #admit(Guard)}. */
@@ -99,13 +99,19 @@ public final class Kit {
     return Long.parseLong((String) new Request(Verb.KIT).octet(6).text("kit", "key", key).call());
   }
 
+  private static Token tokenOf(Guard guard) {
+    Objects.requireNonNull(guard, "guard");
+    return new Token(guard.epoch(), guard.token());
+  }
+
   /** The value of the header. */
   public static String headerValue(Guard guard) {
-    return headerValue(new Token(guard.epoch(), guard.token()));
+    return headerValue(tokenOf(guard));
   }
 
   /** As {@link #headerValue(Guard)}. */
   public static String headerValue(Token token) {
+    Objects.requireNonNull(token, "token");
     return (String) new Request(Verb.KIT).octet(3).number(token.epoch).number(token.token).call();
   }
 

@@ -2,6 +2,7 @@ package dev.lockwright;
 
 import java.time.Duration;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 
@@ -58,6 +59,7 @@ public final class Lock extends Options<Lock> {
 
   /** The same lock, which {@code owner} acquires, whoever calls. It is reentrant. */
   public Lock ownedBy(Owner owner) {
+    Objects.requireNonNull(owner, "owner");
     return new Lock(client, part, name, permits, take, with("reentrant", true).options, owner, null);
   }
 

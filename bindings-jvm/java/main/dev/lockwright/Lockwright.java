@@ -1,5 +1,7 @@
 package dev.lockwright;
 
+import java.util.Objects;
+
 /**
  * Where it begins.
  *
@@ -30,7 +32,7 @@ public final class Lockwright {
 
   /** As {@link #connect(String)}; {@code url} may be null, as in {@link #connect()}. */
   public static Client connect(String url, ConnectOptions options) {
-    return Client.open(url, options);
+    return Client.open(url, Objects.requireNonNull(options, "options"));
   }
 
   /**

@@ -49,6 +49,7 @@ public final class MultiGuard implements AutoCloseable {
 
   /** Has {@code callback} called once, when the first of them is lost; as {@link Guard#onLost}. */
   public void onLost(Consumer<LossReason> callback) {
+    Objects.requireNonNull(callback, "callback");
     AtomicBoolean told = new AtomicBoolean();
     guards.forEach(guard -> guard.onLost(why -> {
       if (!told.getAndSet(true)) {

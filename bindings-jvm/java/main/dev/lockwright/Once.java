@@ -1,6 +1,7 @@
 package dev.lockwright;
 
 import java.util.Map;
+import java.util.Objects;
 
 /**
  * A job that one caller at a time does, such as to rebuild a cache entry that expired. Whoever gets it looks once more first. If whoever
@@ -34,8 +35,8 @@ public final class Once<T> extends Options<Once<T>> {
   Once(Lock lock, Look<T> look, Make<T> make, boolean waits, Map<String, Object> options) {
     super(options);
     this.lock = lock;
-    this.look = look;
-    this.make = make;
+    this.look = Objects.requireNonNull(look, "look");
+    this.make = Objects.requireNonNull(make, "make");
     this.waits = waits;
   }
 

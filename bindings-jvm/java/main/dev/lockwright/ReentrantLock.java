@@ -1,5 +1,7 @@
 package dev.lockwright;
 
+import java.util.Objects;
+
 /**
  * A lock that the thread which holds it may take again, through any such lock of that name of its client. It behaves as {@link
  * java.util.concurrent.locks.ReentrantLock}, over all processes; {@code client.lock(name).fair()} given to {@link #with} makes it fair.
@@ -16,7 +18,7 @@ public final class ReentrantLock extends HeldByThread {
 
   /** The same with other options: {@code client.reentrantLock("x").with(client.lock("x").ttl("10s"))}. */
   public ReentrantLock with(Lock options) {
-    return new ReentrantLock(options.reentrant(true));
+    return new ReentrantLock(Objects.requireNonNull(options, "options").reentrant(true));
   }
 
   /** Whether anybody holds it at this moment, in any process. */

@@ -9,6 +9,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
@@ -30,7 +31,7 @@ final class Request {
 
   /** The same in a unit, in which it may be longer than a number of nanoseconds can say. */
   static Object patience(long time, TimeUnit unit) {
-    return patience(Duration.ofNanos(unit.toNanos(time)));
+    return patience(Duration.ofNanos(Objects.requireNonNull(unit, "unit").toNanos(time)));
   }
 
   /** The two ends of a range, either of which may be null. */

@@ -4,6 +4,7 @@ import java.lang.ref.Reference;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -44,7 +45,8 @@ public final class Striped extends Options<Striped> {
    * LockException.Unsupported} where another store cannot do what the options ask for.
    */
   public Striped across(Client... others) {
-    return new Striped(Stream.concat(clients.stream(), Stream.of(others)).toList(), name, segments, options);
+    Stream<Client> more = Stream.of(Objects.requireNonNull(others, "others")).map(other -> Objects.requireNonNull(other, "others"));
+    return new Striped(Stream.concat(clients.stream(), more).toList(), name, segments, options);
   }
 
   private synchronized Handle made() {

@@ -46,5 +46,6 @@ enum Verb {
   HISTOGRAM,
   GIVE,
   KIT,
-  RESTORED
+  RESTORED,
+  CHECK_NAME
 }

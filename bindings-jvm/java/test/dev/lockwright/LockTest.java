@@ -83,8 +83,8 @@ class LockTest {
     }
     assertThrows(LockException.InvalidConfig.class, () -> client.lock("x").ttl("ten").acquire());
     assertThrows(LockException.InvalidConfig.class, () -> client.lock("x").acquire(Duration.ofSeconds(-1)));
-    assertThrows(LockException.InvalidConfig.class, () -> client.lock(null).acquire());
-    assertThrows(LockException.InvalidConfig.class, () -> client.lock("a\ud800").acquire());
+    assertThrows(LockException.InvalidConfig.class, () -> client.lock(null));
+    assertThrows(LockException.InvalidConfig.class, () -> client.lock("a\ud800"));
   }
 
   @Test

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
@@ -276,6 +277,38 @@ class SeveralTest {
       assertTrue(said.contains("is -1"), said);
     }
     assertNotNull(two.any());
+  }
+
+  @Test
+  void whatIsNoNameIsRefusedBeforeAnythingIsMade() {
+    for (String name : new String[] {null, "", "a\0b", "x".repeat(1025), "a\ud800"}) {
+      List<Executable> all = List.of(() -> client.lock(name), () -> client.reentrantLock(name), () -> client.readWriteLock(name),
+          () -> client.semaphore(name, 1), () -> client.striped(name, 1), () -> client.election(name), () -> client.multiLock("a", name),
+          () -> client.once(name, () -> null, token -> null), () -> client.latch(name, 1), () -> client.barrier(name, 1));
+      for (Executable one : all) {
+        assertThrows(LockException.InvalidConfig.class, one);
+      }
+    }
+  }
+
+  @Test
+  void nullIsRefusedByTheNameOfTheArgument() {
+    Guard guard = client.lock("x").acquire();
+    MultiGuard several = client.multiLock("y", "z").acquire();
+    Once.Look<String> look = () -> null;
+    Map<Executable, String> all = Map.ofEntries(Map.entry(() -> guard.onLost(null), "callback"),
+        Map.entry(() -> guard.onReleaseRequested(null), "callback"), Map.entry(() -> several.onLost(null), "callback"),
+        Map.entry(() -> client.lock("x").ownedBy(null), "owner"), Map.entry(() -> client.once("x", null, token -> ""), "look"),
+        Map.entry(() -> client.once("x", look, null), "make"), Map.entry(() -> client.election("x").run("me", null), "work"),
+        Map.entry(() -> client.election("x").campaign(null), "proclaims"), Map.entry(() -> client.election("x").changed(1L, null), "every"),
+        Map.entry(() -> client.striped("s", 2).across((Client) null), "others"),
+        Map.entry(() -> client.striped("s", 2).across((Client[]) null), "others"), Map.entry(() -> client.multiLock((String[]) null), "names"),
+        Map.entry(() -> client.multiLock((List<String>) null), "names"), Map.entry(() -> client.require((Requirement[]) null), "wanted"),
+        Map.entry(() -> client.reentrantLock("x").with(null), "options"), Map.entry(() -> client.reentrantLock("x").tryLock(1, null), "unit"),
+        Map.entry(() -> client.reentrantLock("x").tryLock(null), "time"), Map.entry(() -> Lockwright.connect(null, null), "options"),
+        Map.entry(() -> new ConnectOptions().ca(null), "file"), Map.entry(() -> Kit.headerValue((Guard) null), "guard"),
+        Map.entry(() -> new Kit.Fence().admit((Guard) null), "guard"), Map.entry(() -> Kit.headerValue((Kit.Token) null), "token"));
+    all.forEach((given, argument) -> assertEquals(argument, assertThrows(NullPointerException.class, given).getMessage()));
   }
 
   @Test
