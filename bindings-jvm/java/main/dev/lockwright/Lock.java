@@ -48,8 +48,8 @@ public final class Lock extends Options<Lock> {
   }
 
   /** One that the native library has already. */
-  static Lock of(Client client, String name, Handle handle) {
-    return new Lock(client, Part.ALL, name, 1, 1, Map.of(), null, handle);
+  static Lock of(Client client, String name, Map<String, Object> options, Handle handle) {
+    return new Lock(client, Part.ALL, name, 1, 1, options, null, handle);
   }
 
   @Override

@@ -133,13 +133,13 @@ public final class Striped extends Options<Striped> {
   }
 
   /**
-   * The lock of the segment of that index, from 0.
+   * The lock of the segment of that index, from 0, with the options of all.
    *
    * @throws LockException.InvalidConfig where there is no such segment
    */
   public Lock segment(int index) {
     Handle segment = new Handle((long) ofSegment(Verb.SEGMENT, index).call());
-    return Lock.of(clientOf(index), name, segment);
+    return Lock.of(clientOf(index), name + "#" + index, options, segment);
   }
 
   /**

@@ -179,6 +179,17 @@ class SeveralTest {
   }
 
   @Test
+  void aSegmentWithOptionsOfItsOwnIsTheSameSegment() {
+    Striped two = client.striped("x", 2).ttl("1m");
+    Lock first = two.segment(0).label("me");
+    try (Guard guard = first.acquire()) {
+      assertTrue(guard.remaining().toSeconds() > 50);
+      assertNull(two.segment(0).tryAcquire());
+      assertEquals(first.name(), guard.name());
+    }
+  }
+
+  @Test
   void aHotLockIsCutOverSeveralStores() throws Exception {
     try (Client other = Lockwright.connect(Places.memory())) {
       Striped four = client.striped("x", 4).ttl("20s").across(other);
