@@ -389,8 +389,8 @@ impl<S: Store> Engine<S> {
         self.go_on(now);
     }
 
-    /// Time passed: does what is due. What came on the lines until then is to be handed on before: else it counts as too
-    /// late.
+    /// Time passed: does what is due. What came on the lines until then is to be handed on before, else it counts as
+    /// too late.
     pub fn look(&mut self, now: Time) {
         let due = |entry: &Entry| entry.due.is_some_and(|due| due <= now);
         let locks: Vec<u64> = self.entries.iter().filter(|(_, entry)| due(entry)).map(|(lock, _)| *lock).collect();

@@ -338,8 +338,8 @@ fn no_uri(text: &str, error: Option<url::ParseError>) -> String {
     format!("the address is not a URI{why}; {ADVICE}")
 }
 
-/// A span of time as text that says its unit, as faces have it whose plain numbers are milliseconds; nothing for what is
-/// none.
+/// A span of time as text that says its unit, as faces have it whose plain numbers are milliseconds; nothing for what
+/// is none.
 #[must_use]
 pub fn span_with_unit(text: &str) -> Option<Duration> {
     let has_unit = text.ends_with(|last: char| last.is_ascii_alphabetic());

@@ -353,9 +353,9 @@ impl Guard {
     /// Makes the lease last at least `ttl` (20 ms to 24 h) from now, and renewals from now on.
     ///
     /// # Errors
-    /// `lost` when the lock is not held any more, `forked`, `invalid_config`; `unavailable` when the store did not say so
-    /// within `store_timeout`: it may yet, and the lock stays held for as long as it says; what the store says when it
-    /// refuses for good, such as `auth` or `foreign_layout`: then the lease runs out.
+    /// `lost` when the lock is not held any more, `forked`, `invalid_config`; `unavailable` when the store did not
+    /// answer for `store_timeout`: it may yet, and the lock stays held for as long as `remaining` says; what the store
+    /// says when it refuses for good, such as `auth` or `foreign_layout`: then the lease runs out.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
         self.begin_extend(ttl)?.await
     }

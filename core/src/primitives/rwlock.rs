@@ -78,9 +78,9 @@ impl Guard {
     ///
     /// # Errors
     /// `lost` when the lock is not held any more, `unsupported` for a guard that is not of a read/write lock, `forked`;
-    /// `unavailable` while another change of this guard is under way, and when the store did not say within
-    /// `store_timeout` whether it is done, which it may be yet; what the store says when it refuses for good. Then it is
-    /// the writer as before.
+    /// `unavailable` while another change of this guard is under way, and when the store did not answer for
+    /// `store_timeout`: it may yet be done; what the store says when it refuses for good. Then it is the writer as
+    /// before.
     pub async fn downgrade(&self) -> Result<()> {
         downgraded(self.begin_change(Share::READ)?.await?)
     }

@@ -70,8 +70,8 @@ enum Said {
     Subscribe(Arc<str>),
     Unsubscribe(Arc<str>),
     Ping,
-    /// A ping whose answer says that scripts do not find whoever listens on this channel, and not that the line had ended
-    /// by then.
+    /// A ping whose answer says that scripts do not find whoever listens on this channel, and not that the line had
+    /// ended by then.
     Confirm(Arc<str>),
 }
 
@@ -363,7 +363,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwright_machines::error::Result;
+    use lockwright_machines::error::{Error, Kind, Result};
 
     const WELCOME: &[u8] =
         b"+OK\r\n-ERR unknown\r\n-ERR unknown\r\n*2\r\n$10\r\n1900000000\r\n$1\r\n0\r\n-NOPERM no\r\n-NOPERM no\r\n";
@@ -399,7 +399,7 @@ mod tests {
         }
 
         /// Another line, on which it was subscribed.
-        fn subscribe(&mut self) -> Subscribed {
+        fn subscribe(&mut self) -> Result<Subscribed> {
             self.look(PAUSE.1);
             self.inbox.dialled(&self.config, &mut VecDeque::new());
             assert!(self.came(WELCOME).contains("SUBSCRIBE"), "a new line is asked anew");
@@ -407,12 +407,12 @@ mod tests {
             self.is_subscribed()
         }
 
-        fn is_subscribed(&mut self) -> Subscribed {
+        fn is_subscribed(&mut self) -> Result<Subscribed> {
             let found = self.inbox.heard.drain(..).find_map(|heard| match heard {
                 Heard::Subscribed(subscribed) => Some(subscribed),
                 _ => None,
             });
-            found.expect("scripts are to look for it")
+            found.ok_or_else(|| Error::new(Kind::Internal, "subscribe", "scripts are not asked for it"))
         }
 
         fn lose(&mut self) {
@@ -435,14 +435,14 @@ mod tests {
     #[test]
     fn whoever_is_not_found_is_refused_once_its_line_is_known_to_stand_and_asks_again() -> Result<()> {
         let mut played = Played::new()?;
-        let subscribed = played.subscribe();
+        let subscribed = played.subscribe()?;
         played.inbox.is_found(subscribed, false);
         assert!(played.look(Duration::ZERO).contains("PING") && played.state() == State::Closed);
         played.came(PONG);
         assert_eq!(played.state(), State::Unavailable);
         assert!(played.look(REFUSED).contains("SUBSCRIBE"), "rights may be given meanwhile");
         played.came(SUBSCRIBED);
-        let subscribed = played.is_subscribed();
+        let subscribed = played.is_subscribed()?;
         played.inbox.is_found(subscribed, true);
         assert_eq!(played.state(), State::Live);
         Ok(())
@@ -451,12 +451,12 @@ mod tests {
     #[test]
     fn a_line_that_ended_says_nothing_of_the_next() -> Result<()> {
         let mut played = Played::new()?;
-        let before = played.subscribe();
+        let before = played.subscribe()?;
         played.inbox.is_found(before.clone(), false);
         played.look(Duration::ZERO);
         played.lose();
         assert_eq!(played.state(), State::Closed, "it had ended when scripts looked for it");
-        let subscribed = played.subscribe();
+        let subscribed = played.subscribe()?;
         for found in [true, false] {
             played.inbox.is_found(before.clone(), found);
             assert!(played.look(Duration::ZERO).is_empty() && played.state() == State::Closed);
@@ -469,12 +469,12 @@ mod tests {
     #[test]
     fn what_was_refused_is_asked_for_on_the_next_line() -> Result<()> {
         let mut played = Played::new()?;
-        let subscribed = played.subscribe();
+        let subscribed = played.subscribe()?;
         played.inbox.is_found(subscribed, false);
         played.look(Duration::ZERO);
         played.came(PONG);
         played.lose();
-        let subscribed = played.subscribe();
+        let subscribed = played.subscribe()?;
         played.inbox.is_found(subscribed, true);
         assert_eq!(played.state(), State::Live);
         Ok(())

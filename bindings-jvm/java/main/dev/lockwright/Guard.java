@@ -205,6 +205,8 @@ public final class Guard implements AutoCloseable {
    * Makes the lease last at least {@code ttl} (20 ms to 24 hours) from now, and at every renewal.
    *
    * @throws LockException.Lost when the lock is not held any more
+   * @throws LockException.Unavailable when the store did not answer for the store timeout: the lock stays held for as long as {@link #remaining()}
+   *     says
    */
   public void extend(Duration ttl) {
     await(Verb.EXTEND, Verb.BEGIN_EXTEND, request -> request.span("extend", "ttl", ttl));
