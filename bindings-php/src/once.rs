@@ -1,15 +1,16 @@
 //! What one caller at a time does.
 
-use ext_php_rs::convert::{IntoZval, IntoZvalDyn};
-use ext_php_rs::exception::{PhpException, PhpResult};
+use ext_php_rs::convert::IntoZvalDyn;
+use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::Zval;
-use ext_php_rs::zend::{ClassEntry, ExecutorGlobals};
+use ext_php_rs::zend::ClassEntry;
 
 use crate::lock::Lock;
-use crate::thrown::type_error;
+use crate::thrown::{caught, is_on_its_way, type_error};
 
-/// Calls what a program gave. What it throws goes on its way.
+/// Calls what a program gave. What it throws goes on its way, and so does `exit`, which PHP has there, too: it stays
+/// with PHP, which takes no other for as long.
 pub(crate) fn called(work: &ZendCallable<'_>, with: Vec<&dyn IntoZvalDyn>) -> PhpResult<Zval> {
     called_unless(work, with, None, || false).map(Option::unwrap_or_default)
 }
@@ -22,12 +23,11 @@ pub(crate) fn called_unless(
     is_expected: impl FnOnce() -> bool,
 ) -> PhpResult<Option<Zval>> {
     let done = work.try_call(with);
-    let Some(exception) = ExecutorGlobals::take_exception() else { return Ok(Some(done?)) };
-    if class.is_some_and(|class| exception.instance_of(class)) && is_expected() {
+    if class.is_some_and(is_on_its_way) && is_expected() {
+        drop(caught());
         return Ok(None);
     }
-    let class = exception.get_class_entry();
-    Err(PhpException::new(String::new(), 0, class).with_object(exception.into_zval(false)?))
+    Ok(Some(done?))
 }
 
 /// A job that one caller at a time does, such as to rebuild a cache entry that expired.

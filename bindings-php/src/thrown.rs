@@ -3,7 +3,7 @@
 use ext_php_rs::convert::IntoZval;
 use ext_php_rs::exception::PhpException;
 use ext_php_rs::types::ZendObject;
-use ext_php_rs::zend::{ExecutorGlobals, ce};
+use ext_php_rs::zend::{ClassEntry, ExecutorGlobals, ce};
 use lockwright::Error;
 
 use crate::classes;
@@ -31,6 +31,11 @@ unsafe extern "C" {
     /// As `zend_exceptions.h` has it. It also puts right where the program goes on, which whoever is called between two
     /// of its steps has to.
     fn zend_clear_exception();
+}
+
+/// Whether something of that class is on its way.
+pub(crate) fn is_on_its_way(class: &ClassEntry) -> bool {
+    ExecutorGlobals::get().exception().is_some_and(|exception| exception.instance_of(class))
 }
 
 /// The class and the message of what a function of the program's threw, which goes no further.

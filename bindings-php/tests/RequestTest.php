@@ -26,28 +26,37 @@ final class RequestTest extends TestCase
         return "sqlite://$this->folder/locks.db";
     }
 
-    /** @return iterable<string, array{string, array<string, string>, string}> */
+    /** @return iterable<string, array{0: string, 1?: int, 2?: string, 3?: array<string, string>}> what it does, its status, what it says beside "held", settings */
     public static function ends(): iterable
     {
-        yield 'end' => ['', [], ''];
-        yield 'exit' => ['exit(0);', [], ''];
-        yield 'exception' => ['throw new DomainException("mine");', [], 'mine'];
-        yield 'fatal error' => ['eval("class A { abstract function b(); }");', [], 'Fatal error'];
-        yield 'memory limit' => ['$s = str_repeat("x", 1 << 27);', ['memory_limit' => '16M'], 'Allowed memory size'];
-        yield 'time limit' => ['while (true);', ['max_execution_time' => '1'], 'Maximum execution time'];
-        yield 'in a cycle' => ['$cycle = new stdClass; $cycle->self = $cycle; $cycle->guard = $guard; unset($cycle, $guard); exit;', [], ''];
-        yield 'exit in work' => ['$guard->release(); $client->lock("x")->run(fn () => exit(0));', [], ''];
-        yield 'memory limit in work' => ['$guard->release(); $client->lock("x")->run(fn () => str_repeat("x", 1 << 27));', ['memory_limit' => '16M'], 'Allowed memory size'];
+        yield 'end' => [''];
+        yield 'exit' => ['exit(7);', 7];
+        yield 'exception' => ['throw new DomainException("mine");', 255, 'mine'];
+        yield 'fatal error' => ['eval("class A { abstract function b(); }");', 255, 'Fatal error'];
+        yield 'memory limit' => ['$s = str_repeat("x", 1 << 27);', 255, 'Allowed memory size', ['memory_limit' => '16M']];
+        yield 'time limit' => ['while (true);', 255, 'Maximum execution time', ['max_execution_time' => '1']];
+        yield 'in a cycle' => ['$cycle = new stdClass; $cycle->self = $cycle; $cycle->guard = $guard; unset($cycle, $guard); exit;'];
+        yield 'memory limit in work' => ['$guard->release(); $client->lock("x")->run(fn () => str_repeat("x", 1 << 27));', 255, 'Allowed memory size', ['memory_limit' => '16M']];
+        yield 'exit in work' => ['$guard->release(); $client->lock("x")->run(fn () => exit(7)); echo "went on";', 7];
+        yield 'exit in look' => ['$guard->release(); $client->once("x", fn () => exit(7), fn () => 1)->get(); echo "went on";', 7];
+        yield 'exit in make' => ['$guard->release(); $client->once("x", fn () => null, fn () => exit(7))->get(); echo "went on";', 7];
+        yield 'exit of a leader' => ['$guard->release(); $client->election("x")->run("me", fn () => exit(7)); echo "went on";', 7];
+        $lost = '$other = $client->lock("y")->acquire(); $other->onLost(fn () => exit(7)); $client->breakLock("y", $other->token());';
+        yield 'exit in a listener' => ["$lost for (\$end = microtime(true) + 20; microtime(true) < \$end;); echo 'went on';", 7];
+        yield 'exit in a listener while it waits' => ["$lost \$client->lock('x')->acquire(timeout: 20); echo 'went on';", 7];
+        $run = '$guard->release(); $fiber = new Fiber(fn () => $client->lock("x")->run(fn () => Fiber::suspend()));';
+        yield 'with a fiber in work' => ["$run \$fiber->start();"];
+        yield 'after a fiber in work' => ["$run \$fiber->start(); unset(\$fiber); echo \$client->lock('x')->tryAcquire() ? 'free' : 'taken';", 0, 'free'];
     }
 
     /** @dataProvider ends */
-    public function testALockIsFreeWhenItsRequestEnds(string $end, array $settings, string $says): void
+    public function testALockIsFreeWhenItsRequestEnds(string $end, int $status = 0, string $says = '', array $settings = []): void
     {
         $program = '$client = Lockwright\Client::connect(' . var_export($this->url(), true) . ');
             $guard = $client->lock("x", ttl: 60)->acquire(); echo "held\n"; ' . $end;
-        [$out] = php($program, $settings + ['display_errors' => '1']);
-        $this->assertStringContainsString('held', $out);
-        $this->assertStringContainsString($says, $out);
+        [$out, $ended] = php($program, $settings + ['display_errors' => '1']);
+        $this->assertSame($status, $ended, $out);
+        $this->assertMatchesRegularExpression($says === '' ? '/^held\n$/' : "/^held\n.*$says/s", $out);
         $this->assertNotNull($this->client()->lock('x')->tryAcquire(), $out);
     }
 
