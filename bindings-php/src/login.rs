@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::types::{ZendHashTable, Zval};
-use ext_php_rs::zend::{CatchError, bailout, try_catch};
+use ext_php_rs::zend::{CatchError, ExecutorGlobals, bailout, try_catch};
 use lockwright::binding::broker::Found;
 use lockwright::options::{Credentials, CredentialsSource};
 
 use crate::once::callable;
-use crate::thrown::caught;
+use crate::thrown::{caught, is_ending};
 use crate::told;
 
 /// User and password as the core wants them.
@@ -70,19 +70,28 @@ pub(crate) fn give(slot: u64, function: &Zval) -> PhpResult<()> {
 pub(crate) fn answer(slot: u64) -> Found {
     let function = MINE.with_borrow(|all| all.iter().find(|(other, _)| *other == slot).map(|(_, f)| f.shallow_clone()));
     let function = function.ok_or(NO_REQUEST)?;
+    if ExecutorGlobals::has_exception() {
+        // PHP calls nothing then.
+        return Err(ENDED.into());
+    }
     let asked = try_catch(std::panic::AssertUnwindSafe(|| {
         let function = callable(&function, "credentials").map_err(|_| "the credentials callable cannot be called")?;
         let found = function.try_call(vec![]);
         if let Some(said) = caught() {
             return Err(format!("the credentials callable threw {said}"));
         }
+        if is_ending() {
+            return Err(ENDED.to_owned());
+        }
         found.ok().as_ref().and_then(Zval::array).and_then(pair).ok_or_else(|| NO_PAIR.to_owned())
     }));
     asked.unwrap_or_else(|failure| {
         BAILED_OUT.set(matches!(failure, CatchError::Bailout));
-        Err("the credentials callable ended the request".into())
+        Err(ENDED.into())
     })
 }
+
+const ENDED: &str = "the program ends, or unwinds, and cannot be asked";
 
 const NO_PAIR: &str = "the credentials callable must return an array of two strings, user and password";
 

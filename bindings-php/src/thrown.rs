@@ -31,6 +31,12 @@ unsafe extern "C" {
     /// As `zend_exceptions.h` has it. It also puts right where the program goes on, which whoever is called between two
     /// of its steps has to.
     fn zend_clear_exception();
+
+    /// Whether it is what PHP has on its way for `exit`.
+    fn zend_is_unwind_exit(exception: *const ZendObject) -> bool;
+
+    /// Whether it is what PHP has on its way through a fiber that nobody goes on with.
+    fn zend_is_graceful_exit(exception: *const ZendObject) -> bool;
 }
 
 /// Whether something of that class is on its way.
@@ -38,8 +44,18 @@ pub(crate) fn is_on_its_way(class: &ClassEntry) -> bool {
     ExecutorGlobals::get().exception().is_some_and(|exception| exception.instance_of(class))
 }
 
-/// The class and the message of what a function of the program's threw, which goes no further.
+/// Whether the program, or the fiber, is ending.
+pub(crate) fn is_ending() -> bool {
+    // SAFETY: PHP's thread, and an object of PHP's that lives.
+    let ends = |exception: &ZendObject| unsafe { zend_is_unwind_exit(exception) || zend_is_graceful_exit(exception) };
+    ExecutorGlobals::get().exception().is_some_and(ends)
+}
+
+/// The class and the message of what a function of the program's threw, which goes no further; but `exit` does.
 pub(crate) fn caught() -> Option<String> {
+    if is_ending() {
+        return None;
+    }
     let globals = ExecutorGlobals::get();
     let said = globals.exception().map(|exception| {
         let class = exception.get_class_name().unwrap_or_default();

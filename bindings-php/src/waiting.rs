@@ -72,6 +72,10 @@ enum Interrupted {
 
 /// Lets PHP's signal handlers run, if any signal came.
 fn interrupted() -> Interrupted {
+    if ExecutorGlobals::has_exception() {
+        // The program ended in what the core asked it meanwhile.
+        return Interrupted::GiveUp;
+    }
     let globals = ExecutorGlobals::get();
     // SAFETY: the flags are PHP's own, which its signal handlers set at any time: they are read as they are.
     let (interrupt, timed_out) = unsafe {

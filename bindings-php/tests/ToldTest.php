@@ -288,6 +288,18 @@ final class ToldTest extends TestCase
         $does();
     }
 
+    public function testExitInALoggerEndsTheProgram(): void
+    {
+        $logger = 'class L { function log($level, $message, array $context) { echo "$context[target]\n"; exit(7); } } Lockwright\Log::to(new L, "debug");
+            register_shutdown_function(function () { Lockwright\Log::to(null); echo "ended"; }); $client = Lockwright\Client::connect("memory://");';
+        $next = ['$client->lock("x")->acquire(); for ($end = microtime(true) + 20; microtime(true) < $end;);',
+            '$guard = $client->lock("x", ttl: 0.2, renew: false)->acquire(); $client->lock("x")->acquire(timeout: 20);'];
+        foreach ($next as $does) {
+            [$out, $status] = php("$logger $does echo 'went on';");
+            $this->assertSame(["lockwright::grant\nended", 7], [$out, $status]);
+        }
+    }
+
     public function testTheRequestEndsWithEverythingOpen(): void
     {
         [$out, $status] = php('class L { function log($level, $message, array $context) { fwrite(STDERR, "$context[target]\n"); } }
@@ -352,6 +364,17 @@ final class ToldTest extends TestCase
         $this->expectException(AuthFailed::class);
         $this->expectExceptionMessageMatches('/' . preg_quote($says) . '/');
         Client::connect($address, ...['prefix' => 'php-bad:'] + $options, credentials: $credentials)->lock('x')->acquire();
+    }
+
+    public function testExitInCredentialsEndsTheProgram(): void
+    {
+        $server = getenv('LOCKWRIGHT_TEST_REDIS') ?: $this->markTestSkipped('LOCKWRIGHT_TEST_REDIS is not set');
+        $connect = '$client = Lockwright\Client::connect(' . var_export($server, true) . ', prefix: "php-exit:", credentials: function () { echo "asked "; exit(7); });
+            register_shutdown_function(fn () => print("ended"));';
+        foreach (['$client->lock("x")->acquire();', '$client->election("x")->run("me", fn () => 1);', '$client->list();'] as $does) {
+            [$out, $status] = php("$connect try { $does } finally { echo 'went on'; }");
+            $this->assertSame(['asked ended', 7], [$out, $status], $does);
+        }
     }
 
     public function testCredentialsThatEndTheRequestEndIt(): void
