@@ -8,7 +8,7 @@ use lockwright::binding::{Argument, Handle, Outcome, lost_track};
 
 use crate::thrown::thrown;
 use crate::value::{count, limit, span, text, token, told};
-use crate::waiting::waited;
+use crate::waiting::{caught_up, waited};
 
 /// What came of it, with the core's own error.
 pub(crate) fn tried(of: Handle, name: &str, given: &[Option<&Zval>]) -> PhpResult<Result<Outcome, Error>> {
@@ -34,6 +34,6 @@ pub(crate) fn outcome(of: Handle, name: &str, given: &[Option<&Zval>]) -> PhpRes
 }
 
 /// The same, as PHP has it.
-pub(crate) fn ask(of: Handle, name: &str, given: &[Option<&Zval>]) -> PhpResult<Zval> {
-    told(outcome(of, name, given)?)
+pub(crate) fn ask(of: Handle, name: &'static str, given: &[Option<&Zval>]) -> PhpResult<Zval> {
+    caught_up(name, told(outcome(of, name, given)?)?)
 }

@@ -77,7 +77,7 @@ impl Guard {
 
     /// Calls `listener` with the reason, as `whyLost` has it, when the lock is lost before it is given back: in the
     /// program's own thread, between two of its steps, also while it waits for another lock, but not within `sleep` or
-    /// a query. What it throws is thrown there.
+    /// a query. What it throws is thrown there; others that are due are told right after that was looked at.
     pub fn on_lost(&self, listener: &Zval) -> PhpResult<()> {
         let number = told::on_lost(std::slice::from_ref(&self.held), listener)?;
         self.listeners.borrow_mut().push(number);

@@ -19,6 +19,7 @@ use crate::guard::Guard;
 use crate::once::{callable, called};
 use crate::thrown::thrown;
 use crate::value::record;
+use crate::waiting::caught_up;
 
 /// A named lock, a part of a read/write lock, or a semaphore.
 #[php_class]
@@ -54,7 +55,7 @@ impl Lock {
     /// The same with the core's own error.
     pub(crate) fn acquired_or(&self, timeout: Option<&Zval>) -> PhpResult<Result<Guard, Error>> {
         Ok(match tried(self.handle(), "acquire", &[timeout])? {
-            Ok(Outcome::Granted(guard)) => Ok(Guard::new(guard)),
+            Ok(Outcome::Granted(guard)) => Ok(caught_up("acquire", Guard::new(guard))?),
             Ok(_) => Err(lost_track("acquire")),
             Err(error) => Err(error),
         })
@@ -66,7 +67,7 @@ impl Lock {
             self.core.clone().for_owner(me()).into_face::<Blocking>().begin(Some(Duration::ZERO)).map_err(thrown)?;
         loop {
             match trying.wait(Wait::Park(Duration::MAX)) {
-                Some(Ok(guard)) => return Ok(Some(Guard::new(guard.into_face()))),
+                Some(Ok(guard)) => return caught_up("acquire", Some(Guard::new(guard.into_face()))),
                 Some(Err(error)) if error.kind() == Kind::Timeout => return Ok(None),
                 Some(Err(error)) => return Err(thrown(error)),
                 None => {}

@@ -11,6 +11,7 @@ use ext_php_rs::exception::PhpResult;
 use ext_php_rs::flags::ErrorType;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::{ZendHashTable, Zval};
+use ext_php_rs::zend::ExecutorGlobals;
 use lockwright::Error;
 use lockwright::binding::lost_track;
 use lockwright::events::{self, Event, Events, Level, Value};
@@ -108,7 +109,7 @@ pub(crate) fn tell() {
         return;
     }
     for event in events.wait(Duration::ZERO).into_iter().flatten() {
-        if told(&logger, event).is_err() {
+        if told(&logger, event).is_err() || ExecutorGlobals::has_exception() {
             break;
         }
     }

@@ -18,6 +18,7 @@ use crate::lock::Lock;
 use crate::thrown::thrown;
 use crate::told;
 use crate::value::{ended, of_token, segment, span, text};
+use crate::waiting::caught_up;
 
 /// Locks that are acquired together.
 #[php_class]
@@ -177,11 +178,9 @@ impl Striped {
     /// Any segment that is free and not sold out; null once all are sold out.
     pub fn any(&self, timeout: Option<&Zval>) -> PhpResult<Option<Segment>> {
         let found = segment(outcome(Handle::Segments(self.core.clone()), "any", &[timeout])?)?;
-        let found = found.map(|(index, guard)| {
-            let (held, guard) = shared(guard)?;
-            Ok(Segment { index, held, guard, of: self.core.clone() })
-        });
-        found.transpose()
+        let Some((index, guard)) = found else { return Ok(None) };
+        let (held, guard) = shared(guard)?;
+        caught_up("any", Some(Segment { index, held, guard, of: self.core.clone() }))
     }
 
     /// Every segment may be chosen again.

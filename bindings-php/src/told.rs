@@ -9,13 +9,14 @@ use std::collections::VecDeque;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use ext_php_rs::convert::IntoZvalDyn;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::ffi;
 use ext_php_rs::types::Zval;
 use ext_php_rs::zend::ExecutorGlobals;
-use lockwright::binding::{Broker, Generational, Held, keep_signals_out, locked};
+use lockwright::binding::{Broker, Generational, Held, keep_signals_out, later, locked};
 
 use crate::log;
 use crate::login;
@@ -84,6 +85,17 @@ pub(crate) fn ring() {
     }
 }
 
+/// How long PHP has to look at what was thrown before it is interrupted for what comes next: it would come back at
+/// once, and again, before it looks.
+const NEXT: Duration = Duration::from_millis(10);
+
+/// What has to wait for what was thrown is taken up after that, or by the next wait.
+fn ring_later() {
+    RUNG.store(true, Ordering::Release);
+    // Where no thread can be had, the next wait does it.
+    drop(later(NEXT, ring_again));
+}
+
 /// What had to wait for an exception is taken up soon.
 pub(crate) fn ring_again() {
     if RUNG.load(Ordering::Acquire) {
@@ -99,7 +111,7 @@ fn mailbox() -> &'static Arc<Mailbox> {
 ///
 /// # Errors
 /// Why there are none.
-pub(crate) fn ask(slot: u64, limit: std::time::Duration) -> login::Given {
+pub(crate) fn ask(slot: u64, limit: Duration) -> login::Given {
     let mailbox = mailbox();
     mailbox.broker.ask(login::CALLABLE, limit, |question| {
         locked(&mailbox.news).push_back(News::Credentials(slot, question));
@@ -111,8 +123,7 @@ pub(crate) fn ask(slot: u64, limit: std::time::Duration) -> login::Given {
 fn take_up() {
     loop {
         if ExecutorGlobals::has_exception() {
-            // PHP would come back at once, and again, before it looks at what was thrown.
-            return RUNG.store(true, Ordering::Release);
+            return ring_later();
         }
         let Some(news) = locked(&mailbox().news).pop_front() else { break };
         match news {

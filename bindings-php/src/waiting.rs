@@ -18,6 +18,7 @@ const SLICE: Duration = Duration::from_millis(50);
 /// What comes of what `begin` begins, unless PHP ends the wait.
 pub(crate) fn waited(operation: &'static str, begin: impl FnOnce() -> Result<Waiting>) -> PhpResult<Result<Outcome>> {
     told::ring_again();
+    caught_up(operation, ())?;
     let mut waiting = match begin() {
         Ok(waiting) => waiting,
         Err(error) => return Ok(Err(error)),
@@ -29,35 +30,34 @@ pub(crate) fn waited(operation: &'static str, begin: impl FnOnce() -> Result<Wai
         if let Some(result) = waiting.wait(Wait::Park(SLICE)) {
             return Ok(result);
         }
-        match interrupted() {
-            Interrupted::No => {}
-            Interrupted::GiveUp => {
-                drop(waiting);
-                return Err(thrown(Error::new(Kind::Cancelled, operation, "PHP ended the wait")));
-            }
-            Interrupted::Bailout => {
-                drop(waiting);
-                // SAFETY: nothing of this call is left but what PHP owns.
-                unsafe { bailout() }
-            }
-            Interrupted::Panicked => return Err(thrown(panicked())),
-        }
+        waiting = caught_up(operation, waiting)?;
     }
 }
 
-/// The same between two looks of a wait that this binding makes itself. Whether to go on.
+/// Lets PHP do what it does between two steps, and gives up what there is where that throws. It would do so right after
+/// this call, too, and if something is thrown there, it forgets what the call returned: a guard for ever.
+pub(crate) fn caught_up<T>(operation: &'static str, so_far: T) -> PhpResult<T> {
+    let ended = match interrupted() {
+        Interrupted::No => return Ok(so_far),
+        ended => ended,
+    };
+    drop(so_far);
+    Err(thrown(match ended {
+        // SAFETY: nothing of this call is left but what PHP owns.
+        Interrupted::Bailout => unsafe { bailout() },
+        Interrupted::Panicked => panicked(),
+        _ => Error::new(Kind::Cancelled, operation, "PHP ended the wait"),
+    }))
+}
+
+/// Waits between two looks of a wait that this binding makes itself.
 pub(crate) fn paused(operation: &'static str, pause: Duration) -> PhpResult<()> {
     let mut left = pause;
     while !left.is_zero() {
         let slice = left.min(SLICE);
         std::thread::sleep(slice);
         left -= slice;
-        match interrupted() {
-            Interrupted::No => {}
-            // SAFETY: nothing of this call is left but what PHP owns.
-            Interrupted::Bailout => unsafe { bailout() },
-            _ => return Err(thrown(Error::new(Kind::Cancelled, operation, "PHP ended the wait"))),
-        }
+        caught_up(operation, ())?;
     }
     Ok(())
 }

@@ -549,7 +549,7 @@ final class Guard
     /**
      * Calls `listener` with the reason, as `whyLost` has it, when the lock is lost before it is given back: in the
      * program's own thread, between two of its steps, also while it waits for another lock, but not within `sleep` or a
-     * query. What it throws is thrown there.
+     * query. What it throws is thrown there; others that are due are told right after that was looked at.
      *
      * @param callable(string): mixed $listener
      */

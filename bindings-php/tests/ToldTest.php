@@ -83,10 +83,18 @@ final class ToldTest extends TestCase
         $this->assertNotNull($client->lock('y')->tryAcquire(), 'nothing of the wait is left');
     }
 
-    public function testWhatOneThrowsKeepsOthersForTheNextLock(): void
+    /** @return iterable<string, array{callable(Client): mixed}> */
+    public static function goesOn(): iterable
+    {
+        yield 'computes' => [fn () => null];
+        yield 'waits' => [fn ($client) => $client->lock('z')->acquire()->release()];
+    }
+
+    /** @dataProvider goesOn */
+    public function testWhatOneThrowsKeepsOthersForLater(callable $next): void
     {
         $client = client();
-        $guards = array_map(fn ($name) => $client->lock($name, ttl: 0.2, renew: false)->acquire(), ['x', 'y']);
+        $guards = array_map(fn ($name) => $client->lock($name, ttl: 0.2, renew: false)->acquire(), ['x', 'y', 'w']);
         $told = 0;
         foreach ($guards as $guard) {
             $guard->onLost(function (string $why) use (&$told) {
@@ -94,15 +102,17 @@ final class ToldTest extends TestCase
                 throw new DomainException($why);
             });
         }
-        for ($thrown = 0; $thrown < 2; $thrown++) {
+        for ($thrown = 0; $thrown < 3; $thrown++) {
             try {
-                usleep(400_000);
-                $client->lock('z')->acquire()->release();
+                if ($thrown === 0) {
+                    usleep(400_000); // until all are lost
+                }
+                $next($client);
                 $this->until(fn () => false);
-            } catch (DomainException) {
+            } catch (DomainException $error) {
+                $this->assertSame([$thrown + 1, null], [$told, $error->getPrevious()]);
             }
         }
-        $this->assertSame(2, $told);
     }
 
     public function testWhatIsGivenBackIsNotTold(): void
@@ -250,6 +260,32 @@ final class ToldTest extends TestCase
         $this->assertStringEndsWith('the logger of Lockwright threw DomainException: the disk is full', $said[0] ?? '');
     }
 
+    public function testWhatIsThrownAtAGrantGivesTheLockBack(): void
+    {
+        $client = client();
+        $logger = new class {
+            public function log($level, $message, array $context = []): void
+            {
+                throw new DomainException('the disk is full');
+            }
+        };
+        $takes = [fn () => $client->lock('x')->acquire(), fn () => $client->lock('x')->tryAcquire(), fn () => $client->multiLock(['x', 'y'])->acquire(),
+            fn () => $client->striped('s', 1)->any(), fn () => $client->election('x')->campaign('me')];
+        foreach ($takes as $at => $take) {
+            Log::to($logger, 'debug');
+            set_error_handler(fn (int $kind, string $message) => throw new RangeException($message));
+            try {
+                $take();
+                $this->fail('nothing was thrown');
+            } catch (RangeException) {
+                Log::to(null);
+            } finally {
+                restore_error_handler();
+            }
+            $this->assertSame([], $client->list(), "the one of number $at");
+        }
+    }
+
     public function testALoggerMayUseLocks(): void
     {
         $client = client();
@@ -291,12 +327,12 @@ final class ToldTest extends TestCase
     public function testExitInALoggerEndsTheProgram(): void
     {
         $logger = 'class L { function log($level, $message, array $context) { echo "$context[target]\n"; exit(7); } } Lockwright\Log::to(new L, "debug");
-            register_shutdown_function(function () { Lockwright\Log::to(null); echo "ended"; }); $client = Lockwright\Client::connect("memory://");';
+            $client = Lockwright\Client::connect("memory://");';
         $next = ['$client->lock("x")->acquire(); for ($end = microtime(true) + 20; microtime(true) < $end;);',
             '$guard = $client->lock("x", ttl: 0.2, renew: false)->acquire(); $client->lock("x")->acquire(timeout: 20);'];
         foreach ($next as $does) {
             [$out, $status] = php("$logger $does echo 'went on';");
-            $this->assertSame(["lockwright::grant\nended", 7], [$out, $status]);
+            $this->assertSame(["lockwright::grant\n", 7], [$out, $status]);
         }
     }
 

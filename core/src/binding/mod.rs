@@ -47,7 +47,9 @@ pub use crate::platform::thread::keep_signals_out;
 pub use lockwright_machines::options::check_every;
 pub use lockwright_machines::uri::span_with_unit;
 
-use crate::error::{Error, Kind};
+use std::time::Duration;
+
+use crate::error::{Error, Kind, Result};
 
 /// The error of a call that panicked, which is a defect: nothing unwinds into another language.
 pub fn panicked() -> Error {
@@ -57,6 +59,19 @@ pub fn panicked() -> Error {
 /// The error for what cannot happen.
 pub fn lost_track(operation: &'static str) -> Error {
     Error::new(Kind::Internal, operation, "the library lost track of its own state; please report this")
+}
+
+/// Has the library's thread do `work` after `span`, unless it ends before.
+///
+/// # Errors
+/// `internal` when the operating system refuses a thread or a descriptor.
+pub fn later(span: Duration, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    let job = async move {
+        tokio::time::sleep(span).await;
+        work();
+    };
+    drop(crate::platform::runtime::handle()?.spawn(job));
+    Ok(())
 }
 
 /// Ends the library's thread, for a language that unloads the library: nothing of it may be used afterwards.
