@@ -8,7 +8,7 @@ use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::{ZendHashTable, Zval};
 use lockwright::binding::held::Group;
-use lockwright::binding::{Handle, Held, Standing, lost_track, open};
+use lockwright::binding::{Handle, Held, lost_track, open};
 use lockwright::striped::Striped as Segments;
 
 use crate::asked::{ask, outcome};
@@ -125,9 +125,6 @@ impl MultiGuard {
     /// Gives all of them back in one write, and says what the store found of each, by the name of its lock. Throws the
     /// first error, having tried all.
     pub fn release(&self) -> PhpResult<Zval> {
-        if let Some(over) = self.all.iter().find(|held| held.standing() != Standing::Open) {
-            over.is_open("release").map_err(thrown)?;
-        }
         let mut found = ZendHashTable::new();
         for (held, ending) in self.all.iter().zip(Group::release(&self.all, false)) {
             found.insert(&**held.name(), ended(&ending.map_err(thrown)?))?;

@@ -73,6 +73,20 @@ final class PrimitivesTest extends TestCase
         $this->assertNotNull($client->lock('a')->tryAcquire());
     }
 
+    public function testSeveralAreGivenBackThoughOneWasBefore(): void
+    {
+        $client = client();
+        $guard = $client->multiLock(['a', 'b', 'c'])->acquire();
+        $guard->guards()[0]->release();
+        try {
+            $guard->release();
+            $this->fail('one was released twice');
+        } catch (NotOwned $error) {
+            $this->assertSame('a', $error->lock);
+        }
+        $this->assertSame([], $client->list());
+    }
+
     public function testSegmentsAreSoldOut(): void
     {
         $stock = client()->striped('x', 2);
