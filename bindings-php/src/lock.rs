@@ -104,10 +104,11 @@ impl Lock {
     /// Calls `work` with the guard while the lock is held, and returns what that returns. Throws LockLost when the lock
     /// was lost meanwhile and the work threw nothing.
     pub fn run(&self, work: &Zval, timeout: Option<&Zval>) -> PhpResult<Zval> {
+        let work = callable(work, "work")?;
         let guard = self.acquired(timeout)?;
         let held = guard.held.clone();
         let guard = guard.into_zval(false)?;
-        let done = called(&callable(work, "work")?, vec![&guard]);
+        let done = called(&work, vec![&guard]);
         let ended = if held.standing() == Standing::Open { Some(held.release()) } else { None };
         let done = done?;
         if let Some(why) = ended.transpose().map_err(thrown)?.and_then(|ending| ending.why) {

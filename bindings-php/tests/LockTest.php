@@ -110,6 +110,27 @@ final class LockTest extends TestCase
         $this->assertSame([], $client->list());
     }
 
+    /** @return iterable<array{callable(Client): mixed, string}> */
+    public static function notCallable(): iterable
+    {
+        yield [fn ($client) => $client->lock('x')->run('no_such_function'), 'work'];
+        yield [fn ($client) => $client->election('x')->run('me', 'no_such_function'), 'work'];
+        yield [fn ($client) => $client->once('x', fn () => null, 'no_such_function'), 'make'];
+        yield [fn ($client, $guard) => $guard->onLost('no_such_function'), 'listener'];
+        yield [fn ($client, $guard) => $guard->onReleaseRequested('no_such_function'), 'listener'];
+        yield [fn () => Client::connect('memory://none', credentials: 'no_such_function'), 'credentials'];
+    }
+
+    /** @dataProvider notCallable */
+    public function testWhatCannotBeCalledIsRefusedBeforeAnythingIsWaitedFor(callable $does, string $what): void
+    {
+        $client = Client::connect(place(), prefix: 'php:');
+        $guard = $client->lock('x')->acquire();
+        $this->expectException(TypeError::class);
+        $this->expectExceptionMessage("Argument \$$what must be callable");
+        $does($client, $guard);
+    }
+
     public function testAClosedClientSaysSo(): void
     {
         $client = client();
