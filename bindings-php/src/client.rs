@@ -22,7 +22,7 @@ use crate::once::{Once, callable};
 use crate::request::{Resting, rest, rested};
 use crate::several::{MultiLock, Striped};
 use crate::thrown::thrown;
-use crate::value::{MaybeGiven, PHP, count, optional_span, record, set, text};
+use crate::value::{MaybeGiven, PHP, count, is_there, optional_span, record, set, text};
 
 /// One place where locks are kept. Nothing is sent before the first use; its connection outlives the request, for the
 /// next that connects alike. A forked child connects by itself at its next use.
@@ -102,9 +102,9 @@ impl Client {
         let given = given![prefix, connectTimeout, responseTimeout, storeTimeout, ca, cert, key];
         let mut options = ConnectOptions { language: PHP.name, ..ConnectOptions::default() };
         set(&CONNECT, &mut options, &given, "connect")?;
-        let url = url.filter(|url| !url.is_null()).map(|url| text("connect", "url", url)).transpose()?;
+        let url = is_there(url).map(|url| text("connect", "url", url)).transpose()?;
         let place = std::env::var("LOCKWRIGHT_URL").ok();
-        let credentials = credentials.filter(|credentials| !credentials.is_null());
+        let credentials = is_there(credentials);
         let key = format!("{:?}", (&url, place, &options, credentials.is_some()));
         let Resting { core, slot, .. } = match rested(&key) {
             Some(resting) => resting,
@@ -205,7 +205,7 @@ impl Client {
     ) -> PhpResult<Lock> {
         let given =
             given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, revocable, layout, format, retry, label];
-        let (permits, take) = (count("permits", permits)?, take.map_or(Ok(1), |take| count("take", take))?);
+        let (permits, take) = (count("permits", permits)?, is_there(take).map_or(Ok(1), |take| count("take", take))?);
         self.build(name, &given, |client, name| client.semaphore(name, permits).take(take)).map(Lock::new)
     }
 

@@ -19,7 +19,7 @@ use lockwright::events::{self, Event, Events, Level, Value};
 use crate::once::callable;
 use crate::thrown::{caught, thrown, type_error};
 use crate::told;
-use crate::value::text;
+use crate::value::{is_there, text};
 
 /// How many events wait for PHP before more are counted only.
 const CAPACITY: usize = 1024;
@@ -62,7 +62,7 @@ impl Log {
         if !logger.is_object() || !method.is_callable() {
             return Err(wrong());
         }
-        let wanted = level.map_or(Ok(Level::Warn), |level| named(&text("log", "level", level)?))?;
+        let wanted = is_there(level).map_or(Ok(Level::Warn), |level| named(&text("log", "level", level)?))?;
         begun()?.set_level(Some(wanted));
         drop(LOGGER.replace(Some(method)));
         Ok(())

@@ -9,7 +9,7 @@ use lockwright::{Token, kit, metrics};
 
 use crate::classes::errors;
 use crate::thrown::thrown;
-use crate::value::{of_token, record, span, text, token};
+use crate::value::{is_there, of_token, record, span, text, token};
 
 /// A distribution of times from 1 us to 19 hours, in seconds, each kept to two digits.
 #[php_class]
@@ -69,7 +69,7 @@ impl Kit {
     /// A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay
     /// as they are. That it changed no row means that the token is stale, or the row is not there.
     pub fn sql_condition(column: &Zval, placeholder: Option<&Zval>) -> PhpResult<String> {
-        let placeholder = placeholder.map(|given| text("kit", "placeholder", given)).transpose()?;
+        let placeholder = is_there(placeholder).map(|given| text("kit", "placeholder", given)).transpose()?;
         Ok(kit::sql_condition(&text("kit", "column", column)?, placeholder.as_deref().unwrap_or("?")))
     }
 
@@ -90,7 +90,7 @@ impl Kit {
 
     /// The value of the header.
     pub fn header_value(token: &Zval, epoch: Option<&Zval>) -> PhpResult<String> {
-        let epoch = epoch.map(self::token).transpose()?.unwrap_or_default();
+        let epoch = is_there(epoch).map(self::token).transpose()?.unwrap_or_default();
         Ok(kit::header_value(Token { epoch, n: self::token(token)? }))
     }
 

@@ -22,7 +22,8 @@ pub(crate) const PHP: Language = Language { name: "php", unit: Unit::Seconds, ca
 /// What PHP gave, if it did: null says nothing.
 pub(crate) type MaybeGiven<'a> = Option<&'a Zval>;
 
-fn is_there(given: MaybeGiven<'_>) -> Option<&Zval> {
+/// What is there of what need not be given.
+pub(crate) fn is_there(given: MaybeGiven<'_>) -> Option<&Zval> {
     given.map(Zval::dereference).filter(|given| !given.is_null())
 }
 

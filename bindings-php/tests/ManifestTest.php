@@ -66,6 +66,42 @@ final class ManifestTest extends TestCase
         }
     }
 
+    /** Whatever the stubs call nullable may be null, which says nothing. */
+    public function testNullSaysNothing(): void
+    {
+        $client = client();
+        $leads = $client->election('led')->campaign('me');
+        $url = 'memory://php-null-' . getmypid();
+        $logger = new class {
+            public function log($level, $message, array $context = []): void
+            {
+            }
+        };
+        $both = [
+            [fn (...$null) => Client::connect($url, ...$null)->address(), 8],
+            [fn (...$null) => $client->lock('x', ...$null)->name(), 13],
+            [fn (...$null) => $client->rwLock('x', ...$null)->read()->name(), 12],
+            [fn (...$null) => $client->semaphore('x', 3, ...$null)->name(), 13],
+            [fn (...$null) => $client->multiLock(['x'], ...$null)->names(), 12],
+            [fn (...$null) => $client->striped('x', 2, ...$null)->count(), 12],
+            [fn (...$null) => $client->once('x', fn () => [7, true], 'strlen', ...$null)->get(), 13],
+            [fn (...$null) => $client->election('led', ...$null)->changed()['token'], 9],
+            [fn (...$null) => $client->election('led')->changed(...$null)['token'], 2],
+            [fn (...$null) => $client->latch('x', 2, ...$null)->name(), 1],
+            [fn (...$null) => $client->barrier('x', 2, ...$null)->name(), 1],
+            [fn (...$null) => $client->require(...$null), 10],
+            [fn (...$null) => $client->lock('x')->acquire(...$null)->release(), 1],
+            [fn (...$null) => $client->lock('x')->run(fn () => 7, ...$null), 1],
+            [fn (...$null) => Lockwright\Log::to($logger, ...$null), 1],
+            [fn (...$null) => Kit::sqlCondition('c', ...$null), 1],
+            [fn (...$null) => Kit::headerValue(1, ...$null), 1],
+        ];
+        foreach ($both as [$does, $nulls]) {
+            $this->assertSame($does(), $does(...array_fill(0, $nulls, null)));
+        }
+        Lockwright\Log::to(null);
+    }
+
     public function testTheStubsSayWhatThereIs(): void
     {
         $stubs = file_get_contents(__DIR__ . '/../stubs/lockwright.php');
