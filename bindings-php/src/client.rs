@@ -205,7 +205,8 @@ impl Client {
     ) -> PhpResult<Lock> {
         let given =
             given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, revocable, layout, format, retry, label];
-        let (permits, take) = (count("permits", permits)?, is_there(take).map_or(Ok(1), |take| count("take", take))?);
+        let permits = count("lock", "permits", permits)?;
+        let take = is_there(take).map_or(Ok(1), |take| count("lock", "take", take))?;
         self.build(name, &given, |client, name| client.semaphore(name, permits).take(take)).map(Lock::new)
     }
 
@@ -253,7 +254,7 @@ impl Client {
     ) -> PhpResult<Striped> {
         let given =
             given![ttl, timeout, renew, maxHold, atLeastFor, fair, rank, revocable, layout, format, retry, label];
-        let segments = usize::try_from(count("segments", segments)?).unwrap_or(usize::MAX);
+        let segments = usize::try_from(count("lock", "segments", segments)?).unwrap_or(usize::MAX);
         let name = text("lock", "name", name)?;
         let core = self.core.striped_with(&name, segments, &self.options(&given)?).map_err(thrown)?;
         Ok(Striped { core })
@@ -334,7 +335,7 @@ impl Client {
     /// The latch called `name`, which is open once it was counted down `count` times, by whomever. It is forgotten
     /// `idle` (60 s to 30 days, which is the default) after anybody last used it.
     pub fn latch(&self, name: &Zval, count: &Zval, idle: Option<&Zval>) -> PhpResult<Latch> {
-        let (name, count) = (text("latch", "name", name)?, self::count("count", count)?);
+        let (name, count) = (text("latch", "name", name)?, self::count("latch", "count", count)?);
         let core = open::latch(&self.core, &name, count, optional_span("latch", "idle", idle)?).map_err(thrown)?;
         Ok(Latch { core })
     }
@@ -342,7 +343,7 @@ impl Client {
     /// The barrier called `name`, which opens whenever `parties` (1 to 10,000) wait for it at the same time. The place
     /// of a party that died stands for at most `ttl` more (30).
     pub fn barrier(&self, name: &Zval, parties: &Zval, ttl: Option<&Zval>) -> PhpResult<Barrier> {
-        let (name, parties) = (text("barrier", "name", name)?, count("parties", parties)?);
+        let (name, parties) = (text("barrier", "name", name)?, count("barrier", "parties", parties)?);
         let core = open::barrier(&self.core, &name, parties, optional_span("barrier", "ttl", ttl)?).map_err(thrown)?;
         Ok(Barrier { core })
     }

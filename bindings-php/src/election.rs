@@ -16,7 +16,7 @@ use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::once::{callable, called_unless};
 use crate::thrown::thrown;
-use crate::value::{is_there, of_token, optional_span, text};
+use crate::value::{is_there, of_token, optional_span, text, token};
 use crate::waiting::paused;
 
 /// How often `changed` looks, and `run` asks a store that does not answer.
@@ -109,7 +109,7 @@ impl Election {
     pub fn changed(&self, known: Option<&Zval>, every: Option<&Zval>) -> PhpResult<Option<Zval>> {
         let every = optional_span("inspect", "every", every)?.unwrap_or(EVERY);
         check_every(every).map_err(thrown)?;
-        let known = is_there(known).map(crate::value::token).transpose()?;
+        let known = is_there(known).map(|known| token("inspect", "known", known)).transpose()?;
         loop {
             let leader = self.seen()?;
             if leader.as_ref().map(|(token, _)| *token) != known {

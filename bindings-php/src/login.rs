@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ext_php_rs::exception::PhpResult;
-use ext_php_rs::types::{ZendHashTable, Zval};
+use ext_php_rs::types::Zval;
 use ext_php_rs::zend::{CatchError, ExecutorGlobals, bailout, try_catch};
 use lockwright::binding::broker::Found;
 use lockwright::options::{Credentials, CredentialsSource};
@@ -83,7 +83,7 @@ pub(crate) fn answer(slot: u64) -> Found {
         if is_ending() {
             return Err(ENDED.to_owned());
         }
-        found.ok().as_ref().and_then(Zval::array).and_then(pair).ok_or_else(|| NO_PAIR.to_owned())
+        pair(&found.unwrap_or_default()).map_err(str::to_owned)
     }));
     asked.unwrap_or_else(|failure| {
         BAILED_OUT.set(matches!(failure, CatchError::Bailout));
@@ -95,9 +95,14 @@ const ENDED: &str = "the program ends, or unwinds, and cannot be asked";
 
 const NO_PAIR: &str = "the credentials callable must return an array of two strings, user and password";
 
-fn pair(both: &ZendHashTable) -> Option<Credentials> {
-    let [Some(user), Some(password)] = [0, 1].map(|at| both.get_index(at).and_then(Zval::string)) else { return None };
-    (both.len() == 2).then_some(Credentials { user, password })
+const NO_UTF8: &str = "the user or the password that the credentials callable returned is not UTF-8; encode it";
+
+fn pair(found: &Zval) -> Result<Credentials, &'static str> {
+    let both = found.array().filter(|both| both.len() == 2).ok_or(NO_PAIR)?;
+    let part = |at| both.get_index(at).filter(|part| part.is_string()).ok_or(NO_PAIR);
+    let (user, password) = (part(0)?, part(1)?);
+    let text = |part: &Zval| part.string().ok_or(NO_UTF8);
+    Ok(Credentials { user: text(user)?, password: text(password)? })
 }
 
 /// Where nothing of the core's is left to return to: goes on with what the function began.

@@ -90,8 +90,8 @@ impl Kit {
 
     /// The value of the header.
     pub fn header_value(token: &Zval, epoch: Option<&Zval>) -> PhpResult<String> {
-        let epoch = is_there(epoch).map(self::token).transpose()?.unwrap_or_default();
-        Ok(kit::header_value(Token { epoch, n: self::token(token)? }))
+        let epoch = is_there(epoch).map(|epoch| self::token("kit", "epoch", epoch)).transpose()?.unwrap_or_default();
+        Ok(kit::header_value(Token { epoch, n: self::token("kit", "token", token)? }))
     }
 
     /// Epoch and token of a header; null for what is none. What comes without one is to be refused as well.

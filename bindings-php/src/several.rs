@@ -161,7 +161,7 @@ impl Striped {
 
     /// The lock of a segment.
     pub fn segment(&self, index: i64) -> PhpResult<Lock> {
-        let index = open::segment(&self.core, usize::try_from(index).unwrap_or(usize::MAX)).map_err(thrown)?;
+        let index = open::segment(&self.core, index).map_err(thrown)?;
         Ok(Lock::new(self.core.segment(index).clone()))
     }
 

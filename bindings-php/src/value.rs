@@ -63,27 +63,33 @@ pub(crate) fn optional_span(operation: &'static str, what: &str, given: MaybeGiv
 }
 
 /// How long to wait: as `own` says where nothing is given.
-pub(crate) fn limit(given: MaybeGiven<'_>, own: Option<Duration>) -> PhpResult<Option<Duration>> {
+pub(crate) fn limit(
+    operation: &'static str,
+    what: &str,
+    given: MaybeGiven<'_>,
+    own: Option<Duration>,
+) -> PhpResult<Option<Duration>> {
     let Some(given) = is_there(given) else { return Ok(own) };
-    PHP.limit("acquire", "timeout", &given_span("acquire", "timeout", given)?).map_err(thrown)
+    PHP.limit(operation, what, &given_span(operation, what, given)?).map_err(thrown)
 }
 
-/// How many, as the core takes it, which refuses the smallest and the largest.
-pub(crate) fn count(what: &str, given: &Zval) -> PhpResult<u32> {
+/// How many, of which the core says what is too few and too many.
+pub(crate) fn count(operation: &'static str, what: &str, given: &Zval) -> PhpResult<u32> {
     let given = given.dereference();
     let number = given.long().ok_or_else(|| expected(what, "an int", given))?;
-    Ok(u32::try_from(number).unwrap_or(if number < 0 { 0 } else { u32::MAX }))
+    let wrong = if number < 0 { "it must not be negative" } else { "that is too many" };
+    u32::try_from(number).map_err(|_| thrown(Error::invalid(operation, format!("{what} is {number}; {wrong}"))))
 }
 
-/// The token of the hold to be broken: a number, or a text where PHP has no number so large.
-pub(crate) fn token(given: &Zval) -> PhpResult<u64> {
+/// A token, or an epoch: a number, or a text where PHP has no number so large.
+pub(crate) fn token(operation: &'static str, what: &str, given: &Zval) -> PhpResult<u64> {
     let given = given.dereference();
     let number = match given.long() {
         Some(number) => u64::try_from(number).ok(),
-        None => given.str().ok_or_else(|| expected("expectedToken", "an int", given))?.parse().ok(),
+        None => given.str().ok_or_else(|| expected(what, "an int", given))?.parse().ok(),
     };
-    let message = "the token is out of range; give one that inspect showed";
-    number.ok_or_else(|| thrown(Error::invalid("break", message)))
+    let message = || format!("{what} is out of range; give one that a guard or inspect showed");
+    number.ok_or_else(|| thrown(Error::invalid(operation, message())))
 }
 
 /// A fencing token, or a generation: a text where PHP has no number so large.

@@ -3,7 +3,7 @@ declare(strict_types=1);
 
 require_once __DIR__ . '/common.php';
 
-use Lockwright\{Client, Closed, Guard, InvalidConfig, LockException, LockTimeout, NotOwned};
+use Lockwright\{Client, Closed, Guard, InvalidConfig, Kit, LockException, LockTimeout, NotOwned};
 use PHPUnit\Framework\TestCase;
 
 final class LockTest extends TestCase
@@ -81,12 +81,28 @@ final class LockTest extends TestCase
         yield [fn ($client) => $client->lock('x', tttl: 1), Error::class, 'Unknown named parameter $tttl'];
         yield [fn ($client) => $client->lock('x', layout: 'none-such'), LockException::class, 'none-such'];
         yield [fn ($client) => $client->semaphore('x', 0), InvalidConfig::class, 'permits'];
-        yield [fn ($client) => $client->semaphore('x', -1), InvalidConfig::class, 'permits'];
+        yield [fn ($client) => $client->semaphore('x', -1), InvalidConfig::class, 'permits is -1'];
+        yield [fn ($client) => $client->semaphore('x', 1, take: 1 << 40), InvalidConfig::class, 'take is 1099511627776'];
+        yield [fn ($client) => $client->semaphore('x', 1)->resize(-1), InvalidConfig::class, 'permits is -1'];
+        yield [fn ($client) => $client->latch('x', -1), InvalidConfig::class, 'latch: count is -1'];
+        yield [fn ($client) => $client->latch('x', PHP_INT_MAX), InvalidConfig::class, 'latch: count is 9223372036854775807'];
+        yield [fn ($client) => $client->latch('x', 1)->wait('soon'), InvalidConfig::class, 'latch: timeout'];
+        yield [fn ($client) => $client->barrier('x', -1), InvalidConfig::class, 'barrier: parties is -1'];
+        yield [fn ($client) => $client->barrier('x', 2)->wait('soon'), InvalidConfig::class, 'barrier: timeout'];
+        yield [fn ($client) => $client->striped('x', 2)->segment(-1), InvalidConfig::class, 'there is no segment -1; there are 2'];
+        yield [fn ($client) => $client->striped('x', 2)->segment(2), InvalidConfig::class, 'there is no segment 2; there are 2'];
+        yield [fn ($client) => $client->election('x')->changed('x'), InvalidConfig::class, 'inspect: known is out of range'];
+        yield [fn ($client) => $client->election('x')->changed(1.5), TypeError::class, 'Argument $known must be an int'];
+        yield [fn () => Kit::headerValue(-1), InvalidConfig::class, 'kit: token is out of range'];
+        yield [fn () => Kit::headerValue(1.5), TypeError::class, 'Argument $token must be an int'];
+        yield [fn () => Kit::headerValue(1, 'x'), InvalidConfig::class, 'kit: epoch is out of range'];
+        yield [fn () => Kit::headerValue(1, 1.5), TypeError::class, 'Argument $epoch must be an int'];
         yield [fn ($client) => $client->striped('x', 0), InvalidConfig::class, 'segments'];
         yield [fn ($client) => $client->barrier('x', 0), InvalidConfig::class, 'parties'];
         yield [fn ($client) => $client->once('x', 'no_such_function', 'strlen'), TypeError::class, '$look must be callable'];
         yield [fn ($client) => $client->resume('no secret'), InvalidConfig::class, 'secret'];
-        yield [fn ($client) => $client->breakLock('x', -1), InvalidConfig::class, 'out of range'];
+        yield [fn ($client) => $client->breakLock('x', -1), InvalidConfig::class, 'break: expectedToken is out of range'];
+        yield [fn ($client) => $client->breakLock('x', 1.5), TypeError::class, 'Argument $expectedToken must be an int'];
         yield [fn () => Client::connect('nowhere://x'), InvalidConfig::class, 'nowhere'];
         yield [fn ($client) => $client->require(fair: 'yes'), TypeError::class, '$fair must be a bool'];
         yield [fn () => new Guard(), Exception::class, 'instantiate'];

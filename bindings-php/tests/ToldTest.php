@@ -393,6 +393,20 @@ final class ToldTest extends TestCase
         }
     }
 
+    public function testWhatIsWrongWithCredentialsIsSaid(): void
+    {
+        $server = getenv('LOCKWRIGHT_TEST_REDIS') ?: $this->markTestSkipped('LOCKWRIGHT_TEST_REDIS is not set');
+        $given = [[["a\xff", 'b'], 'not UTF-8'], [['a', "b\xff"], 'not UTF-8'], [['a', 7], 'an array of two strings'], [["\xff"], 'an array of two strings']];
+        foreach ($given as $at => [$both, $says]) {
+            try {
+                Client::connect($server, prefix: "php-wrong-$at:", credentials: fn () => $both)->lock('x')->acquire();
+                $this->fail('they were taken');
+            } catch (AuthFailed $error) {
+                $this->assertStringContainsString($says, $error->getMessage());
+            }
+        }
+    }
+
     /** @dataProvider noCredentials */
     public function testWithoutCredentialsAnErrorNamesTheCause(callable $credentials, string $says): void
     {

@@ -1,5 +1,6 @@
 //! What a language has in its own words, and every language looks at alike, before something is made of it.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use crate::client::{Client, Face};
@@ -30,11 +31,9 @@ pub fn barrier<F: Face>(client: &Client<F>, name: &str, parties: u32, ttl: Optio
 ///
 /// # Errors
 /// `invalid_config` for any other.
-pub fn segment<F: Face>(of: &Striped<F>, index: usize) -> Result<usize> {
-    if index < of.count() {
-        return Ok(index);
-    }
-    Err(Error::invalid("lock", format!("there is no segment {index}; there are {}", of.count())))
+pub fn segment<F: Face>(of: &Striped<F>, index: impl TryInto<usize> + Copy + Display) -> Result<usize> {
+    let known = index.try_into().ok().filter(|index| *index < of.count());
+    known.ok_or_else(|| Error::invalid("lock", format!("there is no segment {index}; there are {}", of.count())))
 }
 
 #[cfg(all(test, feature = "memory"))]
@@ -47,6 +46,7 @@ mod tests {
         let client: Client = client_of_test();
         let segments = client.striped("x", 2).unwrap();
         assert_eq!(segment(&segments, 1).unwrap(), 1);
+        assert_eq!(segment(&segments, -1).unwrap_err().context(), "there is no segment -1; there are 2");
         assert_eq!(segment(&segments, 2).unwrap_err().context(), "there is no segment 2; there are 2");
     }
 
