@@ -6,6 +6,7 @@ use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use ext_php_rs::builders::{ClassBuilder, ClassProperty};
 use ext_php_rs::convert::IntoZval;
 use ext_php_rs::ffi::{zend_declare_property, zend_register_internal_class_ex};
 use ext_php_rs::flags::{ClassFlags, PropertyFlags};
@@ -127,6 +128,21 @@ pub(crate) fn errors() -> impl Iterator<Item = (&'static str, String)> {
     Kind::ALL.into_iter().map(|kind| (kind.code(), format!("Lockwright\\{}", name(kind))))
 }
 
+/// A class with a property that it alone has to do with. What lies there is seen by PHP's collector of cycles, which
+/// does not see what lies in Rust.
+pub(crate) fn keeping(class: ClassBuilder, name: &str) -> ClassBuilder {
+    class.property(ClassProperty {
+        name: name.into(),
+        flags: PropertyFlags::Private,
+        default: Some(Box::new(|| Ok(Zval::null()))),
+        docs: &[],
+        ty: None,
+        nullable: true,
+        readonly: false,
+        default_stub: None,
+    })
+}
+
 /// Sets a property that its class declares, and others may not set.
 pub(crate) fn set(of: &mut ZendObject, property: &str, value: impl IntoZval) {
     let scope = ptr::from_ref(of.get_class_entry()).cast_mut();
@@ -136,12 +152,14 @@ pub(crate) fn set(of: &mut ZendObject, property: &str, value: impl IntoZval) {
     }
 }
 
-/// The message of something thrown, which only its class may read.
+/// A property that its class alone may read; `place` is for what is no property of the object's own.
+pub(crate) fn get<'a>(of: &'a ZendObject, scope: &ClassEntry, property: &str, place: &'a mut Zval) -> Option<&'a Zval> {
+    // SAFETY: object and class are PHP's and live, and so is what it returns as long as nothing else is done.
+    unsafe { zend_read_property(scope, of, property.as_ptr().cast(), property.len(), true, place).as_ref() }
+}
+
+/// The message of something thrown.
 pub(crate) fn message(of: &ZendObject) -> String {
     let scope = if of.instance_of(ce::exception()) { ce::exception() } else { ce::error() };
-    let (name, mut place) = ("message", Zval::null());
-    // SAFETY: object and class are PHP's and live, and so is what it returns as long as nothing else is done.
-    let read =
-        unsafe { zend_read_property(scope, of, name.as_ptr().cast(), name.len(), true, &raw mut place).as_ref() };
-    read.and_then(Zval::string).unwrap_or_default()
+    get(of, scope, "message", &mut Zval::null()).and_then(Zval::string).unwrap_or_default()
 }

@@ -5,23 +5,23 @@ use std::sync::Arc;
 
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
-use ext_php_rs::types::Zval;
+use ext_php_rs::types::{ZendClassObject, Zval};
 use lockwright::binding::Held;
 
 use crate::request::{give_back, hold};
 use crate::thrown::thrown;
-use crate::told;
+use crate::told::{self, listened_to};
 use crate::value::{ended, of_token, span};
 
 /// A lock that is held. It is given back by `release`, else when nothing refers to the object any more, else at the end
 /// of the request, however that ends. In a forked child the parent's does nothing.
 #[php_class]
-#[php(name = "Lockwright\\Guard", flags = ext_php_rs::flags::ClassFlags::Final)]
+#[php(name = "Lockwright\\Guard", modifier = listened_to, flags = ext_php_rs::flags::ClassFlags::Final)]
 #[derive(Debug)]
 pub struct Guard {
     pub(crate) held: Arc<Held>,
     /// Who is told of its loss.
-    listeners: RefCell<Vec<u64>>,
+    listeners: RefCell<Vec<i64>>,
 }
 
 impl Guard {
@@ -32,7 +32,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.listeners.take().into_iter().for_each(told::forget);
+        told::forget_all(self.listeners.take());
         give_back(&self.held);
     }
 }
@@ -78,9 +78,13 @@ impl Guard {
     /// Calls `listener` with the reason, as `whyLost` has it, when the lock is lost before it is given back: in the
     /// program's own thread, between two of its steps, also while it waits for another lock, but not within `sleep` or
     /// a query. What it throws is thrown there; others that are due are told right after that was looked at.
-    pub fn on_lost(&self, listener: &Zval) -> PhpResult<()> {
-        let number = told::on_lost(std::slice::from_ref(&self.held), listener)?;
-        self.listeners.borrow_mut().push(number);
+    ///
+    /// A listener that refers to the guard, as one does that has a `$this` with it, keeps it until PHP collects cycles,
+    /// unless it is released; a `static fn` does not.
+    pub fn on_lost(self_: &mut ZendClassObject<Self>, listener: &Zval) -> PhpResult<()> {
+        let held = self_.held.clone();
+        let number = told::on_lost(self_.get_mut_zend_obj(), &[held], listener)?;
+        self_.listeners.borrow_mut().push(number);
         Ok(())
     }
 
@@ -91,9 +95,10 @@ impl Guard {
 
     /// Calls `listener` once when somebody asks for the lock back before it is given back, soon if that was done
     /// already, and never where the lock is not `revocable`; where and as `onLost` does. The lock stays held.
-    pub fn on_release_requested(&self, listener: &Zval) -> PhpResult<()> {
-        let number = told::on_release_requested(&self.held, listener)?;
-        self.listeners.borrow_mut().push(number);
+    pub fn on_release_requested(self_: &mut ZendClassObject<Self>, listener: &Zval) -> PhpResult<()> {
+        let held = self_.held.clone();
+        let number = told::on_release_requested(self_.get_mut_zend_obj(), &held, listener)?;
+        self_.listeners.borrow_mut().push(number);
         Ok(())
     }
 

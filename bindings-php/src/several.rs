@@ -3,20 +3,23 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use ext_php_rs::builders::ClassBuilder;
+use ext_php_rs::class::RegisteredClass;
 use ext_php_rs::convert::IntoZval;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
-use ext_php_rs::types::{ZendHashTable, Zval};
+use ext_php_rs::types::{ZendClassObject, ZendHashTable, Zval};
 use lockwright::binding::held::Group;
 use lockwright::binding::{Handle, Held, lost_track, open};
 use lockwright::striped::Striped as Segments;
 
 use crate::asked::{ask, outcome};
+use crate::classes;
 use crate::client::Client;
 use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::thrown::thrown;
-use crate::told;
+use crate::told::{self, listened_to};
 use crate::value::{ended, of_token, segment, span, text};
 use crate::waiting::caught_up;
 
@@ -41,6 +44,30 @@ impl MultiLock {
     }
 }
 
+/// Where several guards are, and the one of a segment.
+const GUARDS: &str = "guards";
+const GUARD: &str = "guard";
+
+fn keeping_guards(class: ClassBuilder) -> ClassBuilder {
+    classes::keeping(listened_to(class), GUARDS)
+}
+
+fn keeping_guard(class: ClassBuilder) -> ClassBuilder {
+    classes::keeping(class, GUARD)
+}
+
+/// A new object, with what it keeps.
+fn object(of: impl IntoZval, property: &str, kept: impl IntoZval) -> PhpResult<Zval> {
+    let mut object = of.into_zval(false)?;
+    classes::set(object.object_mut().ok_or_else(|| thrown(lost_track("acquire")))?, property, kept);
+    Ok(object)
+}
+
+fn kept<T: RegisteredClass>(by: &mut ZendClassObject<T>, property: &str) -> Zval {
+    let by = &*by.get_mut_zend_obj();
+    classes::get(by, by.get_class_entry(), property, &mut Zval::null()).map(Zval::shallow_clone).unwrap_or_default()
+}
+
 /// A guard as PHP's object, and what it holds.
 fn shared(guard: Guard) -> PhpResult<(Arc<Held>, Zval)> {
     let held = guard.held.clone();
@@ -49,34 +76,33 @@ fn shared(guard: Guard) -> PhpResult<(Arc<Held>, Zval)> {
 
 /// Locks that are held together: the loss of one is the loss of all. Each is given back as its guard is.
 #[php_class]
-#[php(name = "Lockwright\\MultiGuard", flags = ext_php_rs::flags::ClassFlags::Final)]
+#[php(name = "Lockwright\\MultiGuard", modifier = keeping_guards, flags = ext_php_rs::flags::ClassFlags::Final)]
 #[derive(Debug)]
 pub struct MultiGuard {
     all: Vec<Arc<Held>>,
-    guards: Vec<Zval>,
     /// Who is told of the first loss.
-    listeners: RefCell<Vec<u64>>,
+    listeners: RefCell<Vec<i64>>,
 }
 
 impl MultiGuard {
-    pub(crate) fn new(all: Vec<lockwright::Guard>) -> PhpResult<Self> {
+    pub(crate) fn made(all: Vec<lockwright::Guard>) -> PhpResult<Zval> {
         let all = all.into_iter().map(|guard| shared(Guard::new(guard))).collect::<PhpResult<Vec<_>>>()?;
-        let (all, guards) = all.into_iter().unzip();
-        Ok(MultiGuard { all, guards, listeners: RefCell::default() })
+        let (all, guards): (_, Vec<Zval>) = all.into_iter().unzip();
+        object(MultiGuard { all, listeners: RefCell::default() }, GUARDS, guards)
     }
 }
 
 impl Drop for MultiGuard {
     fn drop(&mut self) {
-        self.listeners.take().into_iter().for_each(told::forget);
+        told::forget_all(self.listeners.take());
     }
 }
 
 #[php_impl]
 impl MultiGuard {
     /// The guard of each lock, which is like any other, to be released each at its own time.
-    pub fn guards(&self) -> Vec<Zval> {
-        self.guards.iter().map(Zval::shallow_clone).collect()
+    pub fn guards(self_: &mut ZendClassObject<Self>) -> Zval {
+        kept(self_, GUARDS)
     }
 
     /// The token of each, by the name of its lock.
@@ -110,9 +136,10 @@ impl MultiGuard {
     }
 
     /// Calls `listener` with the reason once, when the first of them is lost; as `Guard::onLost`.
-    pub fn on_lost(&self, listener: &Zval) -> PhpResult<()> {
-        let number = told::on_lost(&self.all, listener)?;
-        self.listeners.borrow_mut().push(number);
+    pub fn on_lost(self_: &mut ZendClassObject<Self>, listener: &Zval) -> PhpResult<()> {
+        let all = self_.all.clone();
+        let number = told::on_lost(self_.get_mut_zend_obj(), &all, listener)?;
+        self_.listeners.borrow_mut().push(number);
         Ok(())
     }
 
@@ -173,11 +200,12 @@ impl Striped {
     }
 
     /// Any segment that is free and not sold out; null once all are sold out.
-    pub fn any(&self, timeout: Option<&Zval>) -> PhpResult<Option<Segment>> {
+    pub fn any(&self, timeout: Option<&Zval>) -> PhpResult<Option<Zval>> {
         let found = segment(outcome(Handle::Segments(self.core.clone()), "any", &[timeout])?)?;
         let Some((index, guard)) = found else { return Ok(None) };
         let (held, guard) = shared(guard)?;
-        caught_up("any", Some(Segment { index, held, guard, of: self.core.clone() }))
+        let segment = Segment { index, held, of: self.core.clone() };
+        caught_up("any", Some(object(segment, GUARD, guard)?))
     }
 
     /// Every segment may be chosen again.
@@ -188,12 +216,11 @@ impl Striped {
 
 /// A segment that is held.
 #[php_class]
-#[php(name = "Lockwright\\Segment", flags = ext_php_rs::flags::ClassFlags::Final)]
+#[php(name = "Lockwright\\Segment", modifier = keeping_guard, flags = ext_php_rs::flags::ClassFlags::Final)]
 #[derive(Debug)]
 pub struct Segment {
     index: usize,
     held: Arc<Held>,
-    guard: Zval,
     of: Segments,
 }
 
@@ -205,8 +232,8 @@ impl Segment {
     }
 
     /// Its guard, which is like any other.
-    pub fn guard(&self) -> Zval {
-        self.guard.shallow_clone()
+    pub fn guard(self_: &mut ZendClassObject<Self>) -> Zval {
+        kept(self_, GUARD)
     }
 
     /// Its fencing token.
@@ -220,9 +247,10 @@ impl Segment {
     }
 
     /// Calls `listener` with the reason when it is lost, as `Guard::onLost`.
-    pub fn on_lost(&self, listener: &Zval) -> PhpResult<()> {
-        let guard = self.guard.extract::<&Guard>().ok_or_else(|| thrown(lost_track("on_lost")))?;
-        guard.on_lost(listener)
+    pub fn on_lost(self_: &mut ZendClassObject<Self>, listener: &Zval) -> PhpResult<()> {
+        let mut guard = kept(self_, GUARD);
+        let guard = guard.object_mut().and_then(ZendClassObject::from_zend_obj_mut);
+        Guard::on_lost(guard.ok_or_else(|| thrown(lost_track("on_lost")))?, listener)
     }
 
     /// Gives it back, as `Guard::release`.

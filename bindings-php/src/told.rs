@@ -2,22 +2,26 @@
 //! leave it here and set the flag by which PHP is interrupted between two steps of a program, as by a signal; PHP's own
 //! thread takes it up then, in a wait as well. While PHP sleeps, or waits for something else, it stays here.
 //!
-//! What a program gave to be called is kept in PHP's thread, until the request ends.
+//! What a program gave to be called is kept in a property of the guard that is to tell it, where PHP's collector of
+//! cycles finds it: it may well refer to the guard.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use ext_php_rs::boxed::ZBox;
+use ext_php_rs::builders::ClassBuilder;
 use ext_php_rs::convert::IntoZvalDyn;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::ffi;
-use ext_php_rs::types::Zval;
+use ext_php_rs::types::{ZendHashTable, ZendObject, Zval};
 use ext_php_rs::zend::ExecutorGlobals;
 use lockwright::binding::{Broker, Generational, Held, keep_signals_out, later, locked};
 
+use crate::classes;
 use crate::log;
 use crate::login;
 use crate::once::{callable, called};
@@ -25,8 +29,8 @@ use crate::thrown::thrown;
 
 /// One thing that PHP's thread has to do.
 enum News {
-    Lost(u64, &'static str),
-    Wanted(u64),
+    Lost(i64, &'static str),
+    Wanted(i64),
     Credentials(u64, u32),
 }
 
@@ -136,13 +140,21 @@ fn take_up() {
 }
 
 thread_local! {
-    /// Who is to be told of a loss, or that a lock is asked back, by number.
-    static LISTENERS: RefCell<Vec<(u64, Zval)>> = const { RefCell::new(Vec::new()) };
+    /// Which guard has whom to tell, by number: each forgets its own before it goes.
+    static LISTENERS: RefCell<Vec<(i64, *mut ZendObject)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Where a guard has its listeners, by number.
+const PROPERTY: &str = "listeners";
+
+/// The class of what has listeners.
+pub(crate) fn listened_to(class: ClassBuilder) -> ClassBuilder {
+    classes::keeping(class, PROPERTY)
 }
 
 /// Has `listener` called with the reason when the first of these is lost before it is given back; the number of that.
-pub(crate) fn on_lost(all: &[Arc<Held>], listener: &Zval) -> PhpResult<u64> {
-    let number = listens(all, "on_lost", listener)?;
+pub(crate) fn on_lost(of: &mut ZendObject, all: &[Arc<Held>], listener: &Zval) -> PhpResult<i64> {
+    let number = listens(of, all, "on_lost", listener)?;
     for held in all {
         let mailbox = mailbox().clone();
         held.on_lost(Box::new(move |why| {
@@ -154,8 +166,8 @@ pub(crate) fn on_lost(all: &[Arc<Held>], listener: &Zval) -> PhpResult<u64> {
 }
 
 /// Has `listener` called when the lock is asked back before it is given back; the number of that.
-pub(crate) fn on_release_requested(held: &Arc<Held>, listener: &Zval) -> PhpResult<u64> {
-    let number = listens(std::slice::from_ref(held), "on_release_requested", listener)?;
+pub(crate) fn on_release_requested(of: &mut ZendObject, held: &Arc<Held>, listener: &Zval) -> PhpResult<i64> {
+    let number = listens(of, std::slice::from_ref(held), "on_release_requested", listener)?;
     let mailbox = mailbox().clone();
     held.on_release_requested(Box::new(move || {
         locked(&mailbox.news).push_back(News::Wanted(number));
@@ -164,29 +176,51 @@ pub(crate) fn on_release_requested(held: &Arc<Held>, listener: &Zval) -> PhpResu
     Ok(number)
 }
 
-fn listens(all: &[Arc<Held>], operation: &'static str, listener: &Zval) -> PhpResult<u64> {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
+fn listens(of: &mut ZendObject, all: &[Arc<Held>], operation: &'static str, listener: &Zval) -> PhpResult<i64> {
+    static NEXT: AtomicI64 = AtomicI64::new(1);
     callable(listener, "listener")?;
     all.iter().try_for_each(|held| held.is_open(operation)).map_err(thrown)?;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    LISTENERS.with_borrow_mut(|all| all.push((number, listener.shallow_clone())));
+    let mut kept = kept(of);
+    kept.insert_at_index(number, listener.shallow_clone())?;
+    classes::set(of, PROPERTY, kept);
+    LISTENERS.with_borrow_mut(|all| all.push((number, ptr::from_mut(of))));
     Ok(number)
 }
 
-fn taken(number: u64) -> Option<Zval> {
+fn kept(of: &ZendObject) -> ZBox<ZendHashTable> {
+    let mut place = Zval::null();
+    classes::get(of, of.get_class_entry(), PROPERTY, &mut place)
+        .and_then(Zval::array)
+        .map_or_else(ZendHashTable::new, ToOwned::to_owned)
+}
+
+fn taken(number: i64) -> Option<Zval> {
+    let of = forget(number)?;
+    // SAFETY: it has not forgotten its listener, so it is there.
+    let of = unsafe { &mut *of };
+    let mut kept = kept(of);
+    let listener = kept.remove_index(number);
+    classes::set(of, PROPERTY, kept);
+    listener
+}
+
+/// Whose listener it was, who is not told any more.
+pub(crate) fn forget(number: i64) -> Option<*mut ZendObject> {
     LISTENERS.with_borrow_mut(|all| {
         let at = all.iter().position(|(other, _)| *other == number)?;
         Some(all.swap_remove(at).1)
     })
 }
 
-/// Nobody wants to hear it any more.
-pub(crate) fn forget(number: u64) {
-    // Dropped with nothing borrowed: that may call PHP.
-    drop(taken(number));
+/// The same of all that an object has, which goes.
+pub(crate) fn forget_all(numbers: Vec<i64>) {
+    for number in numbers {
+        forget(number);
+    }
 }
 
-fn tell(number: u64, what: Vec<&dyn IntoZvalDyn>) {
+fn tell(number: i64, what: Vec<&dyn IntoZvalDyn>) {
     let Some(listener) = taken(number) else { return };
     let told = callable(&listener, "listener").and_then(|listener| called(&listener, what));
     if let Err(exception) = told {
@@ -196,7 +230,7 @@ fn tell(number: u64, what: Vec<&dyn IntoZvalDyn>) {
 
 /// The request ends: nothing of the program's is called any more.
 pub(crate) fn ended() {
-    let listeners = LISTENERS.with_borrow_mut(std::mem::take);
+    LISTENERS.take();
     let Some(mailbox) = MAILBOX.get().and_then(Generational::current) else { return };
     let news = std::mem::take(&mut *locked(&mailbox.news));
     for news in news {
@@ -204,5 +238,4 @@ pub(crate) fn ended() {
             mailbox.broker.give(question, Err(login::NO_REQUEST.into()));
         }
     }
-    drop(listeners);
 }

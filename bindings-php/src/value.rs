@@ -141,7 +141,7 @@ pub(crate) fn told(outcome: Outcome) -> PhpResult<Zval> {
     Ok(match outcome {
         Outcome::Told(value) => object(value)?,
         Outcome::Granted(guard) => Guard::new(guard).into_zval(false)?,
-        Outcome::AllGranted(all) => MultiGuard::new(all)?.into_zval(false)?,
+        Outcome::AllGranted(all) => MultiGuard::made(all)?,
         Outcome::Segment(..) | Outcome::AllEnded(_) => return Err(thrown(lost_track("call"))),
         Outcome::Secret(secret) => secret.into_string().into_zval(false)?,
         Outcome::NotExported(both) => return Err(thrown(both.2)),

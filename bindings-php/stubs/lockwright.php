@@ -551,6 +551,9 @@ final class Guard
      * program's own thread, between two of its steps, also while it waits for another lock, but not within `sleep` or a
      * query. What it throws is thrown there; others that are due are told right after that was looked at.
      *
+     * A listener that refers to the guard, as one does that has a `$this` with it, keeps it until PHP collects cycles,
+     * unless it is released; a `static fn` does not.
+     *
      * @param callable(string): mixed $listener
      */
     public function onLost(callable $listener): void {}

@@ -130,6 +130,66 @@ final class ToldTest extends TestCase
         $guard->onLost(fn () => null);
     }
 
+    /** @return iterable<string, array{callable(Client): mixed}> what is made refers to itself by its listener */
+    public static function cycles(): iterable
+    {
+        yield 'a guard' => [function ($client) {
+            $guard = $client->lock('x')->acquire();
+            $guard->onLost(fn () => $guard);
+            $guard->onReleaseRequested(fn () => $guard);
+            return $guard;
+        }];
+        yield 'several' => [function ($client) {
+            $guards = $client->multiLock(['x', 'y'])->acquire();
+            $guards->onLost(fn () => $guards);
+            return $guards;
+        }];
+        yield 'one of several' => [function ($client) {
+            $guards = $client->multiLock(['x', 'y'])->acquire();
+            $guards->guards()[1]->onLost(fn () => $guards);
+            return $guards;
+        }];
+        yield 'a segment' => [function ($client) {
+            $segment = $client->striped('x', 2)->any();
+            $segment->onLost(fn () => $segment);
+            return $segment;
+        }];
+        yield 'an object' => [fn ($client) => new class ($client->lock('x')->acquire()) {
+            public function __construct(private Guard $guard)
+            {
+                $guard->onLost(fn () => $this->ended());
+            }
+        }];
+    }
+
+    /** @dataProvider cycles */
+    public function testWhatItsOwnListenerRefersToIsGivenBackWithTheCycle(callable $makes): void
+    {
+        $client = client();
+        $made = $makes($client);
+        gc_collect_cycles();
+        $this->assertNotSame([], $client->list());
+        unset($made);
+        gc_collect_cycles();
+        $this->assertSame([], $client->list());
+    }
+
+    public function testAListenerThatRefersToItsGuardIsTold(): void
+    {
+        $client = client();
+        $guard = $client->lock('x')->acquire();
+        $told = [];
+        $guard->onLost(function (string $why) use ($guard, &$told) {
+            $told[] = [$why, $guard->isLost()];
+        });
+        gc_collect_cycles();
+        $client->breakLock('x', $guard->token());
+        $this->until(function () use (&$told) {
+            return $told !== [];
+        });
+        $this->assertSame([['broken', true]], $told);
+    }
+
     public function testTheFirstLossOfSeveralIsToldOnce(): void
     {
         $client = client();
