@@ -194,7 +194,8 @@ export class Striped {
   }
 
   /**
-   * A free segment, or the first to be had where none is free; `null` once all are sold out.
+   * A free segment, or the first to be had where none is free; `null` once all are sold out. No `Deadlock` is told: a block that has one
+   * may well get another.
    *
    * @throws {@link LockTimeout} when others held them all the time; else as `Lock.acquire`.
    */

@@ -41,7 +41,8 @@ export interface SemaphoreOptions extends Omit<LockOptions, 'reentrant'> {
 
 /**
  * A named semaphore, of which each acquisition takes `take` permits, all or none; they end with their holder. With `fair`, an
- * acquisition that wants more than is free is not passed over by those that want less.
+ * acquisition that wants more than is free is not passed over by those that want less. Whoever waits in a block for a permit that the block
+ * itself has waits as long as its limit says: `Deadlock` is told of locks alone, since permits come from anybody, and `resize` makes more.
  */
 export class Semaphore extends Lock {
   /** How many permits each acquisition takes. */

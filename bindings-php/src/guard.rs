@@ -107,7 +107,9 @@ impl Guard {
         self.held.why().map(|why| why.code().to_owned())
     }
 
-    /// Makes the lease last at least `ttl` from now, and at every renewal.
+    /// Makes the lease last at least `ttl` from now, and at every renewal. Throws LockLost when the lock is not held
+    /// any more, and Unavailable when the store did not answer for `storeTimeout`: the lock stays held for as long as
+    /// `remaining` says.
     pub fn extend(&self, ttl: &Zval) -> PhpResult<()> {
         self.held.extend(span("extend", "ttl", ttl)?).map_err(thrown)
     }

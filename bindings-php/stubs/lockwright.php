@@ -572,7 +572,11 @@ final class Guard
     /** `expired`, `max_hold`, `abandoned`, `not_renewed`, `gone`, `broken` or `closed`; null unless it was lost. */
     public function whyLost(): ?string {}
 
-    /** Makes the lease last at least `ttl` from now, and at every renewal. */
+    /**
+     * Makes the lease last at least `ttl` from now, and at every renewal. Throws LockLost when the lock is not held any
+     * more, and Unavailable when the store did not answer for `storeTimeout`: the lock stays held for as long as
+     * `remaining` says.
+     */
     public function extend(int|float|string $ttl): void {}
 
     /** However early it is released, the lock stays taken until `span` after it was acquired (at most 24 hours). */
