@@ -433,8 +433,8 @@ class Guard:
     def extend(self, ttl: Span) -> None:
         """Makes the lease last at least `ttl` seconds from now, and at every renewal.
 
-        Raises `LockLost` when it is not held any more, and `Unavailable` when the store did not answer for `store_timeout`: the
-        lock stays held for as long as `remaining` says.
+        Raises `LockLost` when it is not held any more, and `Unavailable` when the store did not answer for
+        `store_timeout`: the lock stays held for as long as `remaining` says.
         """
 
     def hold_at_least_for(self, span: Span) -> None:
