@@ -57,7 +57,10 @@ impl Pool {
             if face.joins.is_none() {
                 player.shim.warm_up(&format!("warm-up-{}-{number}", std::process::id()))?;
                 player.shim.reset()?;
-                player.bare = Some(player.shim.process());
+                let process = player.shim.process();
+                // Beside those threads that are known by name it has others that come and go.
+                let threads = if face.own_threads.is_some() { u64::MAX } else { process.threads };
+                player.bare = Some(Process { threads, ..process });
             }
         }
         Ok(player)

@@ -50,7 +50,8 @@ pub struct Face {
     pub daily: Option<Part>,
     /// What it is built into, for one that not every machine can build.
     pub built: Option<Built>,
-    /// Threads of its runtime, which come and go by themselves and are not counted.
+    /// Threads of its runtime, which come and go by themselves and are not counted; where it has such, no play waits
+    /// for the others to end, either, unless it says so.
     pub own_threads: Option<OwnThreads>,
     /// Why one thing is done at a time in it, so that its tasks are processes.
     pub one_thread: Option<String>,
