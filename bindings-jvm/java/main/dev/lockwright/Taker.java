@@ -101,10 +101,14 @@ final class Taker extends Thread {
 
   @Override
   public void run() {
-    if (watched != null && !replaces(watched)) {
-      return;
+    if (watched != null) {
+      if (!replaces(watched)) {
+        return;
+      }
+      watched = null;
+      // Now, and not at its first completion: so there are as many threads as before.
+      isWatched();
     }
-    watched = null;
     do {
       reads = true;
       take();
