@@ -55,7 +55,7 @@ mod _lockwright {
         advisory_key,
         aio::Reactor,
         barrier::Barrier,
-        checked_token,
+        callable, checked_token,
         client::{Client, connect},
         dispatcher::{Answer, Mailbox},
         generation,
@@ -63,7 +63,7 @@ mod _lockwright {
         guard::{Exported, Guard, Lost},
         header_value, key_range,
         latch::Latch,
-        lock::{Lock, RLock},
+        lock::{Lock, RLock, is_blocking},
         main_thread, read_header,
         report::{Events, Histogram},
         restored,
@@ -275,7 +275,8 @@ pub(crate) fn text(operation: &'static str, what: &str, text: &Bound<'_, PyAny>)
     Ok(text.to_cow().map_err(no_utf8)?.into_owned())
 }
 
-/// What is to be called later.
+/// Refuses what cannot be called later.
+#[pyfunction(name = "_check_callable")]
 pub(crate) fn callable(what: &str, given: &Bound<'_, PyAny>) -> PyResult<()> {
     if given.is_callable() {
         return Ok(());

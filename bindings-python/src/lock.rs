@@ -183,6 +183,12 @@ impl FromPyObject<'_, '_> for Blocking {
     }
 }
 
+/// Whether a call of asyncio waits, as one of a thread does.
+#[pyfunction(name = "_is_blocking")]
+pub(crate) fn is_blocking(blocking: Blocking) -> bool {
+    blocking.0
+}
+
 #[pymethods]
 impl Lock {
     /// Whether the lock was acquired in time. A `timeout` of -1 is the lock's own.

@@ -6,8 +6,7 @@ import string
 from typing import Any, Callable, Dict, Tuple
 
 from lockwright._errors import InvalidConfig
-from lockwright._given import check_callable
-from lockwright._lockwright import Client, Lock
+from lockwright._lockwright import Client, Lock, _check_callable
 
 
 _Function = Callable[..., Any]
@@ -36,7 +35,7 @@ def by_key(client: Any, key: str, options: Dict[str, Any], holding: Callable[[An
 
 
 def holding(function: _Function, lock_of: LockOf) -> _Function:
-    check_callable("what is guarded", function)
+    _check_callable("what is guarded", function)
     refuse_later(function)
 
     @functools.wraps(function)

@@ -40,8 +40,10 @@ __all__ = [
     "_HEADER",
     "_SET_SCRIPT",
     "__version__",
+    "_check_callable",
     "_checked_token",
     "_generation",
+    "_is_blocking",
     "_main_thread",
     "_manifest",
     "_release_all",
@@ -650,6 +652,12 @@ def advisory_key(key: str) -> int:
     """The number by which PostgreSQL knows the advisory lock of `key`, a lock's name with the address's prefix before it:
     for `pg_advisory_xact_lock`, as `kit.advisory_lock` says it.
     """
+
+def _check_callable(what: str, given: object) -> None:
+    """Refuses what cannot be called later."""
+
+def _is_blocking(blocking: object) -> bool:
+    """Whether a call of asyncio waits, as one of a thread does."""
 
 def _checked_token(token: int, epoch: int) -> tuple[int, int]: ...
 def header_value(token: int, epoch: int = 0) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Generic, Optional, Tuple, TypeVar
 
-from lockwright._given import check_callable, check_flag
-from lockwright._lockwright import Lock
+from lockwright._lockwright import Lock, _check_callable
 from lockwright._several import shown
 
 T = TypeVar("T")
@@ -20,9 +19,10 @@ class OneAtATime(Generic[_L, _Look, _Make]):
     __slots__ = ("_lock", "_look", "_make", "_waits")
 
     def __init__(self, lock: _L, look: _Look, make: _Make, waits: bool) -> None:
-        check_callable("look", look)
-        check_callable("make", make)
-        check_flag("waits", waits)
+        _check_callable("look", look)
+        _check_callable("make", make)
+        if not isinstance(waits, bool):
+            raise TypeError(f"waits must be a bool, not {type(waits).__name__}")
         self._lock, self._look, self._make, self._waits = lock, look, make, waits
 
     def __repr__(self) -> str:

@@ -8,9 +8,8 @@ from types import TracebackType
 from typing import Callable, Dict, Generic, List, Optional, Sequence, Tuple, Type, TypeVar, Union, final
 
 from lockwright._errors import LockTimeout, first_of
-from lockwright._given import check_callable
 from lockwright._records import Span
-from lockwright._lockwright import Bundle, Client, Guard, Lock, Segments, _release_all
+from lockwright._lockwright import Bundle, Client, Guard, Lock, Segments, _check_callable, _release_all
 
 
 _G = TypeVar("_G")
@@ -79,7 +78,7 @@ class MultiGuard(HeldTogether):
 
     def on_lost(self, callback: Callable[[str], object]) -> None:
         """Has `callback(why)` called once, when the first of them is lost."""
-        check_callable("callback", callback)
+        _check_callable("callback", callback)
         told: List[str] = []
 
         def once(why: str) -> None:

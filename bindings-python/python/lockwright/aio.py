@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Awaitable, Callable, Coroutine, Dict, Gen
 from lockwright import _lockwright as _native
 from lockwright._beside import Beside
 from lockwright._errors import Forked, InvalidConfig, LockError, LockLost, LockTimeout, NotOwned, Unavailable
-from lockwright._given import check_blocking, check_callable
 from lockwright._guarded import LockOf, by_key
 from lockwright._election import EVERY, Candidacy, Leader, check_observer, is_news, leader_of
 from lockwright._once import OneAtATime
@@ -365,8 +364,7 @@ class Lock(_Named[_native.Lock]):
 
     async def acquire(self, blocking: bool = True, timeout: Span = -1) -> bool:
         """Whether the lock was acquired in time. A `timeout` of -1 is the lock's own."""
-        check_blocking(blocking)
-        if not blocking:
+        if not _native._is_blocking(blocking):
             if timeout != -1:
                 raise InvalidConfig(
                     "a timeout was given for a call that shall not block; give one of the two",
@@ -480,7 +478,7 @@ class MultiGuard(HeldTogether):
 
     def on_lost(self, callback: Callable[[str], object]) -> None:
         """Has `callback(why)` called once in this event loop, when the first of them is lost."""
-        check_callable("callback", callback)
+        _native._check_callable("callback", callback)
         ends: List[Callable[[], None]] = []
 
         def once(why: str) -> None:
@@ -926,7 +924,7 @@ class Guard(_Around[_native.Guard]):
 
     def on_lost(self, callback: Callable[[str], object]) -> None:
         """Has `callback(why)` called in this event loop, if the lock is lost before it is released."""
-        check_callable("callback", callback)
+        _native._check_callable("callback", callback)
         _watch(self._core, callback)
 
     @property
@@ -939,7 +937,7 @@ class Guard(_Around[_native.Guard]):
 
         At once if that was done already, and never where the lock is not `revocable`. It stays held until it is released.
         """
-        check_callable("callback", callback)
+        _native._check_callable("callback", callback)
         loop = asyncio.get_running_loop()
 
         def tell() -> None:

@@ -28,8 +28,10 @@ impl Network {
         // What came is read before it can be too late.
         self.work(engine);
         let at = now();
-        engine.look(at);
-        self.work(engine);
+        if engine.next_look().is_some_and(|due| due <= at) {
+            engine.look(at);
+            self.work(engine);
+        }
         at
     }
 
@@ -54,14 +56,11 @@ impl Shared {
     pub(crate) fn until(&self, limit: Option<Time>, done: impl Fn(&Engine, Time) -> bool) -> Time {
         let Running { engine, network } = &mut *self.0.borrow_mut();
         loop {
-            network.work(engine);
-            let at = now();
+            let at = network.hear(engine);
             if done(engine, at) || limit.is_some_and(|limit| limit <= at) {
                 return at;
             }
             wait(network, engine, limit);
-            network.work(engine);
-            engine.look(now());
         }
     }
 

@@ -407,6 +407,13 @@ mod tests {
             self.is_subscribed()
         }
 
+        /// The same, where scripts do not find it: what is sent then, and which line that was.
+        fn subscribe_in_vain(&mut self) -> Result<(String, Subscribed)> {
+            let subscribed = self.subscribe()?;
+            self.inbox.is_found(subscribed.clone(), false);
+            Ok((self.look(Duration::ZERO), subscribed))
+        }
+
         fn is_subscribed(&mut self) -> Result<Subscribed> {
             let found = self.inbox.heard.drain(..).find_map(|heard| match heard {
                 Heard::Subscribed(subscribed) => Some(subscribed),
@@ -435,9 +442,8 @@ mod tests {
     #[test]
     fn whoever_is_not_found_is_refused_once_its_line_is_known_to_stand_and_asks_again() -> Result<()> {
         let mut played = Played::new()?;
-        let subscribed = played.subscribe()?;
-        played.inbox.is_found(subscribed, false);
-        assert!(played.look(Duration::ZERO).contains("PING") && played.state() == State::Closed);
+        let (sent, _) = played.subscribe_in_vain()?;
+        assert!(sent.contains("PING") && played.state() == State::Closed);
         played.came(PONG);
         assert_eq!(played.state(), State::Unavailable);
         assert!(played.look(REFUSED).contains("SUBSCRIBE"), "rights may be given meanwhile");
@@ -451,9 +457,7 @@ mod tests {
     #[test]
     fn a_line_that_ended_says_nothing_of_the_next() -> Result<()> {
         let mut played = Played::new()?;
-        let before = played.subscribe()?;
-        played.inbox.is_found(before.clone(), false);
-        played.look(Duration::ZERO);
+        let (_, before) = played.subscribe_in_vain()?;
         played.lose();
         assert_eq!(played.state(), State::Closed, "it had ended when scripts looked for it");
         let subscribed = played.subscribe()?;
@@ -469,9 +473,7 @@ mod tests {
     #[test]
     fn what_was_refused_is_asked_for_on_the_next_line() -> Result<()> {
         let mut played = Played::new()?;
-        let subscribed = played.subscribe()?;
-        played.inbox.is_found(subscribed, false);
-        played.look(Duration::ZERO);
+        played.subscribe_in_vain()?;
         played.came(PONG);
         played.lose();
         let subscribed = played.subscribe()?;
