@@ -9,6 +9,8 @@ use std::process::ExitCode;
 
 use wac_graph::types::Package;
 use wac_graph::{CompositionGraph, EncodeOptions, plug};
+use wasm_encoder::RawSection;
+use wasmparser::{Parser, Payload};
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -33,7 +35,27 @@ fn main() -> ExitCode {
 fn component(module: &str, out: &str) -> Done {
     let module = std::fs::read(module)?;
     let component = wit_component::ComponentEncoder::default().validate(true).module(&module)?.encode()?;
-    Ok(std::fs::write(out, component)?)
+    Ok(std::fs::write(out, without_names(&component)?)?)
+}
+
+/// The component without the names of its parts, which only they see who print it as text.
+fn without_names(component: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut kept = wasm_encoder::Component::new();
+    let mut depth = 0;
+    for payload in Parser::new(0).parse_all(component) {
+        let payload = payload?;
+        let is_names = matches!(&payload, Payload::CustomSection(section) if section.name() == "component-name");
+        if let Some((id, range)) = payload.as_section().filter(|_| depth == 1 && !is_names) {
+            let data = &component[usize::try_from(range.start)?..usize::try_from(range.end)?];
+            kept.section(&RawSection { id, data });
+        }
+        match payload {
+            Payload::Version { .. } => depth += 1,
+            Payload::End(_) => depth -= 1,
+            _ => {}
+        }
+    }
+    Ok(kept.finish())
 }
 
 fn compose(plugin: &str, component: &str, out: &str) -> Done {
