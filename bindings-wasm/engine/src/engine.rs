@@ -317,13 +317,8 @@ impl<S: Store> Engine<S> {
             }
             return;
         };
-        match result {
-            Settled::Granted { hold, .. } => {
-                let (hold, token) = (machine::Hold::id(&hold), machine::Hold::shown(&hold));
-                self.tell(now, lock, Event::Release { hold, token, waiter: 0 });
-            }
-            Settled::Exported(secret) => self.tell(now, lock, Event::Retract { secret }),
-            _ => {}
+        if let Settled::Exported(secret) = result {
+            self.tell(now, lock, Event::Retract { secret });
         }
     }
 

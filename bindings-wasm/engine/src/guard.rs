@@ -25,12 +25,14 @@ pub struct Guard {
     lock: u64,
     _used: Rc<()>,
     hold: Hold,
+    /// It is exported, and nothing is known of that yet: the store may have it as the secret's, and for less long.
+    is_leaving: bool,
     is_over: bool,
 }
 
 impl Guard {
     pub(crate) fn new(spot: Rc<Spot>, lock: u64, used: Rc<()>, hold: Hold) -> Self {
-        Guard { spot, lock, _used: used, hold, is_over: false }
+        Guard { spot, lock, _used: used, hold, is_leaving: false, is_over: false }
     }
 
     /// The lock's name.
@@ -43,20 +45,26 @@ impl Guard {
         self.hold.shown().unwrap_or(Token::NONE)
     }
 
-    /// How much longer it is certainly held.
+    /// How much longer it is certainly held: not at all from an export on.
     pub fn remaining(&self, now: Time) -> Duration {
-        if self.is_over { Duration::ZERO } else { self.hold.remaining(now) }
+        if self.is_gone() { Duration::ZERO } else { self.hold.remaining(now) }
     }
 
     /// Why it was lost, if it was.
     pub fn why_lost(&self, now: Time) -> Option<LossReason> {
-        if self.is_over { None } else { self.hold.why_lost(now) }
+        if self.is_gone() { None } else { self.hold.why_lost(now) }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_over || self.is_leaving
     }
 
     /// What to say of it, unless it is held.
     fn no_longer_held(&self, now: Time) -> Option<String> {
-        let why =
-            self.why_lost(now).map(|reason| reason.sentence()).or(self.is_over.then_some("it was released meanwhile"));
+        let why = self
+            .why_lost(now)
+            .map(|reason| reason.sentence())
+            .or(self.is_gone().then_some("it was released meanwhile"));
         why.map(|why| format!("the lock is no longer held: {why}"))
     }
 
@@ -194,10 +202,11 @@ impl<S: Store> Engine<S> {
     ///
     /// # Errors
     /// `invalid_config` for a ttl out of range, `not_owned` where it was given back already, `internal`.
-    pub fn export(&mut self, now: Time, guard: &Guard, ttl: Duration) -> Result<Ticket> {
+    pub fn export(&mut self, now: Time, guard: &mut Guard, ttl: Duration) -> Result<Ticket> {
         AcquireOptions { ttl, ..AcquireOptions::default() }.check()?;
         self.check_held(guard, "export")?;
         let (secret, waiter) = (self.mint()?, self.next_ticket());
+        guard.is_leaving = true;
         let (hold, token) = (guard.hold.id(), guard.hold.shown());
         self.tell(now, guard.lock, Event::Export { hold, token, secret, ttl, waiter });
         self.go_on(now);
@@ -214,7 +223,10 @@ impl<S: Store> Engine<S> {
                 guard.is_over = true;
                 return Ok(secret::text(attempt, &guard.spot.name));
             }
-            Some(Settled::Refused(Refusal::Failed(error))) => return Err(self.on_guard(guard, error)),
+            Some(Settled::Refused(Refusal::Failed(error))) => {
+                guard.is_leaving = false;
+                return Err(self.on_guard(guard, error));
+            }
             None | Some(Settled::Released(ReleaseOutcome::Unknown)) => {
                 let message =
                     "the store did not say whether it was exported, so the lock is given back; acquire it again";

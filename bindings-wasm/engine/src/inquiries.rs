@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_machines::error::{Error, Kind, Result};
+use lockwright_machines::error::{Error, Kind, Result, silent_store};
 use lockwright_machines::gate::Answer;
 use lockwright_machines::layout_choice;
 use lockwright_machines::lease::Inspection;
@@ -67,7 +67,7 @@ pub(crate) enum Found {
 struct Conversation {
     about: About,
     said: Vec<Vec<Reply>>,
-    /// It asks for as long as that.
+    /// Until then it asks for what it does not know yet.
     give_up: Time,
     /// Why it was not answered.
     told: Option<Error>,
@@ -142,6 +142,11 @@ impl Conversation {
         play(Some(at(&*spot.layout).or(others.iter().map(|other| at(&**other)))), &self.said)
     }
 
+    /// When it asks again, or gives up.
+    fn due(&self) -> Time {
+        self.again_at.unwrap_or(self.give_up)
+    }
+
     fn explain(&self, error: Error) -> Error {
         match &self.about {
             About::Lock(spot, _) => error.on_lock(spot.name.clone()),
@@ -173,15 +178,12 @@ impl Inquiries {
     }
 
     pub(crate) fn due(&self) -> Option<Time> {
-        self.open.values().filter_map(|conversation| conversation.again_at).min()
+        self.open.values().map(Conversation::due).min()
     }
 
-    /// Those that are to ask again at `now`.
-    fn take_due(&mut self, now: Time) -> Vec<Ticket> {
-        let mut due = |(ticket, conversation): (&Ticket, &mut Conversation)| {
-            conversation.again_at.take_if(|at| *at <= now).map(|_| *ticket)
-        };
-        self.open.iter_mut().filter_map(&mut due).collect()
+    /// Those for which there is something to do at `now`.
+    fn those_due(&self, now: Time) -> Vec<Ticket> {
+        self.open.iter().filter(|(_, conversation)| conversation.due() <= now).map(|(ticket, _)| *ticket).collect()
     }
 
     /// None of them is answered any more.
@@ -272,25 +274,32 @@ impl<S: Store> Engine<S> {
         self.inquiries.found.insert(ticket, result);
     }
 
-    /// Those that are due ask again.
+    /// Those that are due ask again, or give up.
     pub(crate) fn look_at_inquiries(&mut self, now: Time) {
-        for ticket in self.inquiries.take_due(now) {
-            self.continue_inquiry(ticket);
+        for ticket in self.inquiries.those_due(now) {
+            let Some(conversation) = self.inquiries.open.get_mut(&ticket) else { continue };
+            conversation.again_at = None;
+            if now < conversation.give_up {
+                self.continue_inquiry(ticket);
+            } else {
+                let error = conversation.told.take().unwrap_or_else(|| silent_store("ask"));
+                self.conclude_inquiry(ticket, Err(error));
+            }
         }
     }
 
     pub(crate) fn inquiry_answered(&mut self, now: Time, ticket: Ticket, sent: Time, answered: Answered) {
+        let give_up = now.after(self.settings().store_timeout());
         let Some(conversation) = self.inquiries.open.get_mut(&ticket) else { return };
         let error = match answered {
             Answered::Replies(replies) => {
                 conversation.said.push(replies);
+                conversation.give_up = give_up;
                 return self.inquiry_went_on(now, ticket, sent);
             }
             Answered::NotSent(error) | Answered::Unknown { error, .. } => error,
         };
-        if error.kind() != Kind::Unavailable || now >= conversation.give_up {
-            // The last try had less time than it needs, so what was found before says more.
-            let error = conversation.told.take().filter(|_| error.kind() == Kind::Unavailable).unwrap_or(error);
+        if error.kind() != Kind::Unavailable {
             return self.conclude_inquiry(ticket, Err(error));
         }
         conversation.told = Some(error);

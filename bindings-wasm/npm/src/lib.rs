@@ -499,7 +499,7 @@ impl Core {
     /// Leaves it to a secret for `ttl` ms. The ticket for that.
     pub fn export(&mut self, now: f64, guard: u32, ttl: f64) -> Thrown<f64> {
         let ttl = span("export", "ttl", ttl)?;
-        let Some(guard) = self.guards.get(&guard) else { return Err(thrown(no_such("guard"))) };
+        let Some(guard) = self.guards.get_mut(&guard) else { return Err(thrown(no_such("guard"))) };
         Ok(self.engine.export(time(now), guard, ttl).map_err(thrown)? as f64)
     }
 

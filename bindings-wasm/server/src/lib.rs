@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod memory;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,7 @@ use lockwright_machines::written::{Written, compute, is_idle, is_over};
 use lockwright_machines::{cell_layout, push};
 
 use answers::Answer;
+pub use memory::InMemory;
 use words::{Command, Garbled};
 
 /// Names in one page of a list, and records in one look for those that are over.

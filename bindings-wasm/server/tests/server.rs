@@ -1,40 +1,13 @@
 //! The server on a disk in memory, told bytes as its connections would bring them.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::sync::Arc;
-
-use lockwright_lock_server::{Connection, IDLE, Sent, Server, Storage};
+use lockwright_lock_server::{Connection, IDLE, InMemory, Sent, Server};
 use lockwright_machines::name::MAX_BYTES;
 use lockwright_machines::protocol::{AttemptId, InboxId};
 use lockwright_machines::stores::redis::layouts::native_scripts::channel;
 use lockwright_machines::time::StoreTime;
-use lockwright_machines::written::Written;
 use proptest::prelude::*;
 
 const NOW: StoreTime = StoreTime(1_800_000_000_000_000);
-
-#[derive(Clone, Default)]
-struct InMemory(BTreeMap<Arc<str>, Written>);
-
-impl Storage for InMemory {
-    fn load(&self, key: &str) -> Option<Written> {
-        self.0.get(key).cloned()
-    }
-
-    fn keep(&mut self, key: &str, written: &Written) {
-        self.0.insert(key.into(), written.clone());
-    }
-
-    fn remove(&mut self, key: &str) {
-        self.0.remove(key);
-    }
-
-    fn page(&self, after: &str, count: usize) -> Vec<(Arc<str>, Written)> {
-        let behind = self.0.range::<str, _>((Bound::Excluded(after), Bound::Unbounded));
-        behind.take(count).map(|(key, written)| (key.clone(), written.clone())).collect()
-    }
-}
 
 fn command(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len());
@@ -141,7 +114,7 @@ fn what_nobody_used_for_long_is_removed_and_a_lease_that_runs_is_not() {
     let later = StoreTime(NOW.0 + IDLE.as_micros() as i64);
     assert!(world.server.sweep(later, &mut world.disk), "its lease ended just now");
     assert!(!world.server.sweep(StoreTime(later.0 + 3_000_000), &mut world.disk));
-    assert!(world.disk.0.is_empty());
+    assert_eq!(world.disk.keys().next(), None);
 }
 
 #[test]
@@ -162,7 +135,7 @@ fn a_request_that_comes_too_late_takes_nothing() {
     let mut world = World::new();
     let late = acquire("k", &claimant(1, 0), StoreTime(NOW.0 - 2_000_000));
     world.ask(&words(&late));
-    assert!(world.disk.0.is_empty(), "{:?}", world.disk.0);
+    assert_eq!(world.disk.keys().next(), None);
 }
 
 #[test]
@@ -185,7 +158,7 @@ fn what_is_no_request_is_refused_and_leaves_nothing() {
         let mut world = World::new();
         let answer = world.ask(refused);
         assert!(answer.starts_with("-ERR ") && !answer.contains("secret"), "{refused:?}: {answer}");
-        assert!(world.disk.0.is_empty());
+        assert_eq!(world.disk.keys().next(), None);
     }
     for garbled in
         [&b"GET k\r\n"[..], b"*1\r\n$4\r\nPI", b"*0\r\n", b":1\r\n", b"*1\r\n:1\r\n", b"\xff", b"*1\r\n$1\r\n\xff\r\n"]

@@ -267,6 +267,11 @@ pub fn not_downgraded() -> Error {
     Error::new(Kind::Unavailable, "change", message)
 }
 
+/// The error for an operation to which the store said nothing within the time that it has for that.
+pub fn silent_store(operation: &'static str) -> Error {
+    Error::new(Kind::Unavailable, operation, "the store did not answer in time; see whether it runs and is reachable")
+}
+
 /// The error for one of several locks that was lost while the others were waited for.
 pub fn lost_meanwhile() -> Error {
     let message = "it was lost while the locks after it were waited for; try again, or give it a longer ttl";

@@ -95,7 +95,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, silent_store};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::lent::{Lent, Pool};
 use crate::options::Retry;
@@ -287,7 +287,7 @@ impl Silence {
     pub fn after(self, since: Time, now: Time) -> Option<Error> {
         let silent = self.owed <= since || self.answered.is_none_or(|at| at < since);
         let is_due = self.trouble.is_some() || now.since(self.owed) >= PROMPT;
-        (silent && is_due).then(|| self.trouble.unwrap_or_else(silent_store))
+        (silent && is_due).then(|| self.trouble.unwrap_or_else(|| silent_store("acquire")))
     }
 }
 
@@ -890,11 +890,6 @@ impl std::fmt::Debug for Session {
             .field("flights", &self.flights)
             .finish_non_exhaustive()
     }
-}
-
-fn silent_store() -> Error {
-    let message = "the store did not answer in time; see whether it runs and is reachable";
-    Error::new(Kind::Unavailable, "acquire", message)
 }
 
 /// Whether asking again later may help.

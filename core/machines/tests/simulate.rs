@@ -9,6 +9,7 @@
 #[path = "explore/layout/mod.rs"]
 mod layout;
 mod process;
+mod random;
 #[path = "explore/view.rs"]
 mod view;
 
@@ -31,6 +32,7 @@ use lockwright_machines::session::{Answer, Inbox, RequestId, Service, margin};
 use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::time::{StoreTime, Time};
 use process::{Call, Effects, Holding, Part, Process, Settled, process_of};
+use random::{MS, Random, SECOND};
 
 /// Seeds that failed once, each with the reason.
 const SEEDS: &str = include_str!("simulate_seeds.txt");
@@ -42,8 +44,6 @@ fn seeds() -> impl Iterator<Item = u64> {
     lines.filter_map(|line| line.split_whitespace().next()?.parse().ok())
 }
 
-const MS: u64 = 1_000_000;
-const SECOND: u64 = 1000 * MS;
 /// After this much simulated time everybody must be through.
 const END: u64 = 600 * SECOND;
 /// Nothing new goes wrong after this.
@@ -54,36 +54,6 @@ const QUIET: u64 = CALM + 10 * SECOND;
 const LONGEST: u64 = 5 * SECOND;
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// SplitMix64: the same numbers everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ (x >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn chance(&mut self, per_thousand: u64) -> bool {
-        self.below(1000) < per_thousand
-    }
-
-    /// How long a message is under way: short as a rule, now and then very long.
-    fn delay(&mut self) -> u64 {
-        match self.below(100) {
-            0 => self.below(3 * SECOND),
-            1..5 => self.below(200 * MS),
-            _ => 50_000 + self.below(2 * MS),
-        }
-    }
-}
 
 enum Event {
     Execute {
@@ -626,7 +596,7 @@ impl Simulation {
             let wait = self.random.delay();
             self.later(wait, Event::Execute { lock, flight: None, procedure: procedure.clone() });
         }
-        let wait = if bad { self.random.delay() } else { 100_000 };
+        let wait = self.random.delay_if(bad);
         self.later(wait, Event::Execute { lock, flight: Some(flight), procedure });
         Ok(())
     }
@@ -657,7 +627,7 @@ impl Simulation {
         if let Some(flight) = flight {
             let bad = self.is_bad();
             if !(bad && self.random.chance(20)) {
-                let wait = if bad { self.random.delay() } else { 100_000 };
+                let wait = self.random.delay_if(bad);
                 self.later(wait, Event::Answer { flight, reply, at: now });
             }
         }
@@ -670,7 +640,7 @@ impl Simulation {
         if event.is_some() && self.is_bad() && self.random.chance(20) {
             return;
         }
-        let wait = if self.is_bad() { self.random.delay() } else { 100_000 };
+        let wait = self.random.delay_if(self.is_bad());
         let at = (self.now + wait).max(self.clients[client].heard_until);
         self.clients[client].heard_until = at;
         self.at(at, Event::Hear { client, epoch, lock, event });

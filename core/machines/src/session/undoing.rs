@@ -1,7 +1,7 @@
 //! Ending an attempt: whatever it may have left at the store is undone.
 
-use super::{Action, Phase, RETRY, Session, may_pass, silent_store};
-use crate::error::Error;
+use super::{Action, Phase, RETRY, Session, may_pass};
+use crate::error::{Error, silent_store};
 use crate::lease::ReleaseOutcome;
 use crate::protocol::{Input, Intent, Op, Verdict};
 use crate::time::Time;
@@ -26,7 +26,7 @@ impl Session {
 
     /// The store has not answered for too long.
     pub(super) fn fail_in_silence(&mut self, now: Time) {
-        let error = self.asked.trouble.take().unwrap_or_else(silent_store);
+        let error = self.asked.trouble.take().unwrap_or_else(|| silent_store("acquire"));
         self.fail(now, error);
     }
 
