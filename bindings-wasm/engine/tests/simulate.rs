@@ -75,6 +75,9 @@ enum Doing {
         of: Held,
         ticket: Ticket,
     },
+    /// Two locks together.
+    AcquiresAll(Ticket, u64),
+    HoldsAll(Vec<Guard>, u64),
     Releases(Ticket),
     /// Something beside the locks, which is answered by then.
     Inquires(Ticket, u64),
@@ -324,6 +327,18 @@ impl World {
                 }
                 Ok(self.rest())
             }
+            Doing::AcquiresAll(ticket, _) if engine.is_settled(ticket) => {
+                let all = engine.acquired_all(ticket);
+                Ok(self.acquired_all(client, all))
+            }
+            Doing::AcquiresAll(ticket, until) if until <= self.now => {
+                engine.abandon_all(now, ticket);
+                Ok(self.rest())
+            }
+            Doing::HoldsAll(mut guards, until) if until <= self.now => {
+                engine.release_all(now, &mut guards).into_iter().for_each(|given| drop(given.unwrap()));
+                Ok(self.rest())
+            }
             Doing::Releases(ticket) if engine.is_settled(ticket) => {
                 let outcome = engine.released(ticket);
                 self.note(format!("client {client} released: {outcome:?}"));
@@ -354,13 +369,16 @@ impl World {
             let ticket = self.clients[client].engine.list(now).unwrap();
             return Doing::Inquires(ticket, self.now + STORE_TIMEOUT);
         }
+        if self.random.chance(100) {
+            return self.acquire_all(client);
+        }
         let ttl = Duration::from_millis([300, 1000, 3000][self.random.below(3) as usize]);
         let fair = self.random.chance(300);
         let options = AcquireOptions { ttl, fair, renew: self.random.chance(900), ..AcquireOptions::default() };
         if !self.secrets.is_empty() && self.random.chance(500) {
             let (name, secret) = self.secrets.remove(0);
             let asked = self.clients[client].engine.resume(now, &secret, options).unwrap();
-            let of = Held { name, units: 1, resumed: true };
+            let of = Held { resumed: true, ..one_of(name) };
             return Doing::Acquires { asked, of, from: 0, until: u64::MAX };
         }
         let name = self.random.below(NAMES.len() as u64) as usize;
@@ -394,6 +412,35 @@ impl World {
         self.note(format!("client {client} asks for {units} of {} within {timeout:?}", NAMES[name].0));
         let from = if until < u64::MAX { self.now + self.random.below(SECOND) } else { 0 };
         Doing::Acquires { asked, of: Held { name, units, resumed: false }, from, until }
+    }
+
+    /// Both that one alone can hold.
+    fn acquire_all(&mut self, client: usize) -> Doing {
+        let now = self.clients[client].local(self.now);
+        let engine = &mut self.clients[client].engine;
+        let options = AcquireOptions { ttl: Duration::from_secs(1), ..AcquireOptions::default() };
+        let all = engine.multi_lock([NAMES[1].0, NAMES[0].0], &options).unwrap();
+        let ticket = engine.acquire_all(now, &all, None).unwrap();
+        self.note(format!("client {client} asks for both"));
+        let until = if self.random.chance(200) { self.now + self.random.below(SECOND) } else { u64::MAX };
+        Doing::AcquiresAll(ticket, until)
+    }
+
+    fn acquired_all(&mut self, client: usize, all: Result<Option<Vec<Guard>>, Error>) -> Doing {
+        match all {
+            Ok(Some(guards)) => {
+                self.note(format!("client {client} has both by {} and {}", guards[0].token(), guards[1].token()));
+                for (name, guard) in guards.iter().enumerate() {
+                    self.rises(one_of(name), guard.token().n);
+                }
+                Doing::HoldsAll(guards, self.now + self.random.below(300 * MS))
+            }
+            Ok(None) => panic!("they were waited for"),
+            Err(error) => {
+                expect(&error, &[Kind::Unavailable, Kind::Lost]);
+                self.rest()
+            }
+        }
     }
 
     fn acquired(&mut self, client: usize, of: Held, outcome: Result<Outcome, Error>) -> Doing {
@@ -469,7 +516,7 @@ impl World {
         let mut units = [0; NAMES.len()];
         for (number, client) in self.clients.iter().enumerate() {
             let now = client.local(self.now);
-            for (guard, of) in client.tasks.iter().filter_map(Doing::held) {
+            for (guard, of) in client.tasks.iter().flat_map(Doing::held) {
                 let left = guard.remaining(now);
                 if !left.is_zero() {
                     units[of.name] += of.units;
@@ -505,7 +552,7 @@ impl World {
     }
 
     fn holds(&self, client: usize) -> bool {
-        self.clients[client].tasks.iter().any(|doing| doing.held().is_some())
+        self.clients[client].tasks.iter().any(|doing| !doing.held().is_empty())
     }
 
     fn give_back(&mut self, client: usize, held: Vec<Doing>) {
@@ -533,22 +580,33 @@ impl Doing {
     /// When it goes on by itself.
     fn due(&self, now: u64) -> Option<u64> {
         match self {
-            Doing::Rests(until) | Doing::Holds { until, .. } => Some(*until),
+            Doing::Rests(until)
+            | Doing::Holds { until, .. }
+            | Doing::AcquiresAll(_, until)
+            | Doing::HoldsAll(_, until) => Some(*until),
             Doing::Acquires { from, until, .. } if *from > now => Some(*until.min(from)),
             Doing::Acquires { until, .. } => Some(*until),
             _ => None,
         }
     }
 
-    fn held(&self) -> Option<(&Guard, &Held)> {
+    fn held(&self) -> Vec<(&Guard, Held)> {
         match self {
             Doing::Holds { guard, of, .. }
             | Doing::Renews { guard, of, .. }
             | Doing::Changes { guard, of, .. }
-            | Doing::Exports { guard, of, .. } => Some((guard, of)),
-            _ => None,
+            | Doing::Exports { guard, of, .. } => vec![(guard, *of)],
+            Doing::HoldsAll(guards, _) => {
+                guards.iter().enumerate().map(|(name, guard)| (guard, one_of(name))).collect()
+            }
+            _ => Vec::new(),
         }
     }
+}
+
+/// The lock of that number, which one alone can hold.
+fn one_of(name: usize) -> Held {
+    Held { name, units: 1, resumed: false }
 }
 
 /// The error is one of these kinds, or nothing that a sound client says.
