@@ -1,5 +1,6 @@
 //! What `ts/kit.ts` has of the core's kit.
 
+use crate::error::{Answer, answer};
 use lockwright::{Token, kit};
 use napi::bindgen_prelude::BigInt;
 use napi_derive::napi;
@@ -15,18 +16,18 @@ pub fn kit_set_script() -> &'static str {
 }
 
 #[napi(catch_unwind)]
-pub fn kit_sql_condition(column: String, placeholder: String) -> String {
-    kit::sql_condition(&column, &placeholder)
+pub fn kit_sql_condition(column: String, placeholder: String) -> Answer<String> {
+    answer(kit::sql_condition(&column, &placeholder))
 }
 
 #[napi(catch_unwind)]
-pub fn kit_key_range(key: String) -> Vec<String> {
-    kit::key_range(&key).into()
+pub fn kit_key_range(key: String) -> Answer<Vec<String>> {
+    answer(kit::key_range(&key).map(Into::into))
 }
 
 #[napi(catch_unwind)]
-pub fn kit_advisory_key(key: String) -> BigInt {
-    kit::advisory_key(&key).into()
+pub fn kit_advisory_key(key: String) -> Answer<BigInt> {
+    answer(kit::advisory_key(&key).map(Into::into))
 }
 
 #[napi(catch_unwind)]

@@ -106,10 +106,10 @@ function nativeRows(client, { connect, kit, onEvent }) {
     ['kit.Fence.admit(token)', [undefined, ...noFence], value => new kit.Fence().admit(value)],
     ['kit.headerValue(token)', [undefined, ...noFence], value => kit.headerValue(value)],
     ['kit.readHeader(value)', NO_UNICODE, value => kit.readHeader(value)],
-    ['kit.sqlCondition(column)', NO_UNICODE, value => kit.sqlCondition(value)],
-    ['kit.sqlCondition(placeholder)', NO_UNICODE.filter(value => value !== undefined), value => kit.sqlCondition('x', value)],
-    ['kit.keyRange(key)', NO_UNICODE, value => kit.keyRange(value)],
-    ['kit.advisoryKey(key)', NO_UNICODE, value => kit.advisoryKey(value)],
+    ['kit.sqlCondition(column)', NO_NAME, value => kit.sqlCondition(value)],
+    ['kit.sqlCondition(placeholder)', NO_NAME.filter(value => value !== undefined), value => kit.sqlCondition('x', value)],
+    ['kit.keyRange(key)', NO_NAME, value => kit.keyRange(value)],
+    ['kit.advisoryKey(key)', NO_NAME, value => kit.advisoryKey(value)],
   ]
 }
 

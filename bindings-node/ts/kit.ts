@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { mistake } from './errors'
+import { checked, mistake } from './errors'
 import { native } from './native'
 import { text, token as checkedToken } from './options'
 
@@ -74,26 +74,32 @@ export class Fence {
 /**
  * A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay as they are.
  * That it changed no row means that the token is stale, or the row is not there.
+ *
+ * @throws {@link InvalidConfig} for a column or a placeholder that is empty, has more than 1024 bytes or a control character.
  */
 export function sqlCondition(column: string, placeholder = '?'): string {
-  return native.kitSqlCondition(text('kit', 'column', column), text('kit', 'placeholder', placeholder))
+  return checked(native.kitSqlCondition(text('kit', 'column', column), text('kit', 'placeholder', placeholder)))
 }
 
 /**
  * The keys below `key`, a lock's name with the address's prefix before it, in a store of keys and revisions: from the first to
  * before the second. A transaction that compares the creation revisions of this range with the token to be *not equal* finds them
  * so once the lock is lost; what is to be written only while it is held stands in its `else`.
+ *
+ * @throws {@link InvalidConfig} for what is no lock's key: empty, above 1536 bytes, or with a control character.
  */
 export function keyRange(key: string): [from: string, to: string] {
-  return native.kitKeyRange(text('kit', 'key', key))
+  return checked(native.kitKeyRange(text('kit', 'key', key)))
 }
 
 /**
  * The number by which PostgreSQL knows the advisory lock of `key`, a lock's name with the address's prefix before it. A transaction
  * that takes it itself, by `pg_advisory_xact_lock`, and the holders of that lock in layout `advisory` exclude one another.
+ *
+ * @throws {@link InvalidConfig} as {@link keyRange} does.
  */
 export function advisoryKey(key: string): bigint {
-  return native.kitAdvisoryKey(text('kit', 'key', key))
+  return checked(native.kitAdvisoryKey(text('kit', 'key', key)))
 }
 
 /** The value of the header. */

@@ -144,9 +144,9 @@ interface Native {
   sentence(why: LossReason): string
   kitHeader(): string
   kitSetScript(): string
-  kitSqlCondition(column: string, placeholder: string): string
-  kitKeyRange(key: string): [string, string]
-  kitAdvisoryKey(key: string): bigint
+  kitSqlCondition(column: string, placeholder: string): Answer<string>
+  kitKeyRange(key: string): Answer<[string, string]>
+  kitAdvisoryKey(key: string): Answer<bigint>
   kitHeaderValue(epoch: bigint, token: bigint): string
   kitReadHeader(value: string): bigint[]
 }

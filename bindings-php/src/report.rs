@@ -67,25 +67,26 @@ impl Kit {
     pub const SET_SCRIPT: &'static str = kit::SET_SCRIPT;
 
     /// A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay
-    /// as they are. That it changed no row means that the token is stale, or the row is not there.
+    /// as they are. That it changed no row means that the token is stale, or the row is not there. Throws
+    /// `InvalidConfig` for a column or a placeholder that is empty, has more than 1024 bytes or a control character.
     pub fn sql_condition(column: &Zval, placeholder: Option<&Zval>) -> PhpResult<String> {
         let placeholder = is_there(placeholder).map(|given| text("kit", "placeholder", given)).transpose()?;
-        Ok(kit::sql_condition(&text("kit", "column", column)?, placeholder.as_deref().unwrap_or("?")))
+        kit::sql_condition(&text("kit", "column", column)?, placeholder.as_deref().unwrap_or("?")).map_err(thrown)
     }
 
     /// The keys below `key`, a lock's name with the address's prefix before it, in a store of keys and revisions: from
     /// the first to before the second. A transaction that compares the creation revisions of this range with the token
     /// to be *not equal* finds them so once the lock is lost; what is to be written only while it is held stands in its
-    /// `else`.
+    /// `else`. Throws `InvalidConfig` for what is no lock's key: empty, above 1536 bytes, or with a control character.
     pub fn key_range(key: &Zval) -> PhpResult<Vec<String>> {
-        Ok(kit::key_range(&text("kit", "key", key)?).into())
+        kit::key_range(&text("kit", "key", key)?).map(Into::into).map_err(thrown)
     }
 
     /// The number by which PostgreSQL knows the advisory lock of `key`, a lock's name with the address's prefix before
     /// it. A transaction that takes it itself, by `pg_advisory_xact_lock`, and the holders of that lock in layout
-    /// `advisory` exclude one another.
+    /// `advisory` exclude one another. Throws `InvalidConfig` as `keyRange` does.
     pub fn advisory_key(key: &Zval) -> PhpResult<i64> {
-        Ok(kit::advisory_key(&text("kit", "key", key)?))
+        kit::advisory_key(&text("kit", "key", key)?).map_err(thrown)
     }
 
     /// The value of the header.

@@ -832,7 +832,8 @@ final class Kit
 
     /**
      * A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay
-     * as they are. That it changed no row means that the token is stale, or the row is not there.
+     * as they are. That it changed no row means that the token is stale, or the row is not there. Throws
+     * `InvalidConfig` for a column or a placeholder that is empty, has more than 1024 bytes or a control character.
      */
     public static function sqlCondition(string $column, ?string $placeholder = null): string {}
 
@@ -840,14 +841,14 @@ final class Kit
      * The keys below `key`, a lock's name with the address's prefix before it, in a store of keys and revisions: from
      * the first to before the second. A transaction that compares the creation revisions of this range with the token
      * to be *not equal* finds them so once the lock is lost; what is to be written only while it is held stands in
-     * its `else`.
+     * its `else`. Throws `InvalidConfig` for what is no lock's key: empty, above 1536 bytes, or with a control character.
      */
     public static function keyRange(string $key): array {}
 
     /**
      * The number by which PostgreSQL knows the advisory lock of `key`, a lock's name with the address's prefix before it.
      * A transaction that takes it itself, by `pg_advisory_xact_lock`, and the holders of that lock in layout `advisory`
-     * exclude one another.
+     * exclude one another. Throws `InvalidConfig` as `keyRange` does.
      */
     public static function advisoryKey(string $key): int {}
 

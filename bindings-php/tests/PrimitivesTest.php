@@ -225,6 +225,22 @@ final class PrimitivesTest extends TestCase
         $this->assertStringContainsString('version', Kit::sqlCondition('version'));
         $this->assertSame(['orders:42/', 'orders:420'], Kit::keyRange('orders:42'));
         $this->assertSame(5584380421345094869, Kit::advisoryKey('orders'));
+        foreach (['', "a\0b", "a\nb", str_repeat('x', 1537)] as $wrong) {
+            $asked = [
+                fn () => Kit::keyRange($wrong),
+                fn () => Kit::advisoryKey($wrong),
+                fn () => Kit::sqlCondition($wrong),
+                fn () => Kit::sqlCondition('version', $wrong),
+            ];
+            foreach ($asked as $ask) {
+                try {
+                    $ask();
+                    $this->fail('it took ' . json_encode($wrong));
+                } catch (InvalidConfig $refused) {
+                    $this->assertStringContainsString('invalid_config: kit', $refused->getMessage());
+                }
+            }
+        }
         $this->assertNotSame('', Kit::HEADER . Kit::SET_SCRIPT);
     }
 }

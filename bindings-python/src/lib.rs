@@ -102,28 +102,30 @@ fn generation() -> u64 {
 }
 
 /// A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay as
-/// they are. That it changed no row means that the token is stale, or the row is not there.
+/// they are. That it changed no row means that the token is stale, or the row is not there. Raises `InvalidConfig` for
+/// a column or a placeholder that is empty, has more than 1024 bytes or a control character.
 #[pyfunction]
 #[pyo3(signature = (column, placeholder=None), text_signature = "(column, placeholder='?')")]
 fn sql_condition(column: &Bound<'_, PyAny>, placeholder: Option<&Bound<'_, PyAny>>) -> PyResult<String> {
     let placeholder = placeholder.map(|placeholder| text("kit", "placeholder", placeholder)).transpose()?;
-    Ok(kit::sql_condition(&text("kit", "column", column)?, placeholder.as_deref().unwrap_or("?")))
+    let column = text("kit", "column", column)?;
+    Ok(kit::sql_condition(&column, placeholder.as_deref().unwrap_or("?")).map_err(Raised)?)
 }
 
 /// The keys below `key`, a lock's name with the address's prefix before it, in a store of keys and revisions: from the
 /// first to before the second. A transaction that compares the creation revisions of this range with the token to be
 /// *not equal* finds them so once the lock is lost; what is to be written only while it is held stands in its failure
-/// branch.
+/// branch. Raises `InvalidConfig` for what is no lock's key: empty, above 1536 bytes, or with a control character.
 #[pyfunction]
 fn key_range(key: &Bound<'_, PyAny>) -> PyResult<(String, String)> {
-    Ok(kit::key_range(&text("kit", "key", key)?).into())
+    Ok(kit::key_range(&text("kit", "key", key)?).map_err(Raised)?.into())
 }
 
 /// The number by which PostgreSQL knows the advisory lock of `key`, a lock's name with the address's prefix before it:
-/// for `pg_advisory_xact_lock`, as `kit.advisory_lock` says it.
+/// for `pg_advisory_xact_lock`, as `kit.advisory_lock` says it. Raises `InvalidConfig` as `kit.key_range` does.
 #[pyfunction]
 fn advisory_key(key: &Bound<'_, PyAny>) -> PyResult<i64> {
-    Ok(kit::advisory_key(&text("kit", "key", key)?))
+    Ok(kit::advisory_key(&text("kit", "key", key)?).map_err(Raised)?)
 }
 
 /// The value of the header.

@@ -116,10 +116,10 @@ def rows_of_guard(guard: Any) -> List[Row]:
 
 
 ALONE: List[Row] = [
-    ("sql_condition", TEXT, kit.sql_condition),
-    ("placeholder", (NO_TEXT, ["\ud800"]), lambda given: kit.sql_condition("x", given)),
-    ("key_range", TEXT, kit.key_range),
-    ("advisory_key", TEXT, kit.advisory_key),
+    ("sql_condition", NAME, kit.sql_condition),
+    ("placeholder", (NO_TEXT, NAME[1]), lambda given: kit.sql_condition("x", given)),
+    ("key_range", NAME, kit.key_range),
+    ("advisory_key", NAME, kit.advisory_key),
     ("read_header", TEXT, kit.read_header),
     ("header_value", TOKEN, kit.header_value),
     ("header_value.epoch", TOKEN, lambda given: kit.header_value(1, given)),

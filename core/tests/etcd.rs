@@ -352,7 +352,7 @@ fn a_transaction_that_names_the_token_writes_only_while_the_lock_is_held() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let endpoint = uri.trim_start_matches("etcd://").to_owned();
     let mut theirs = runtime.block_on(etcd_client::Client::connect([endpoint], None)).unwrap();
-    let [from, to] = kit::key_range(&name);
+    let [from, to] = kit::key_range(&name).unwrap();
     let value = format!("{name}-value");
     let mut write = |token: u64, text: &str| {
         let token = i64::try_from(token).unwrap();

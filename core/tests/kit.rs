@@ -173,8 +173,8 @@ fn a_stale_writer_is_refused_by_a_table() {
     let db = rusqlite::Connection::open_in_memory().unwrap();
     db.execute_batch("CREATE TABLE account (id, balance, fence INTEGER); INSERT INTO account VALUES (7, 100, NULL);")
         .unwrap();
-    let update =
-        format!("UPDATE account SET balance = ?1, fence = ?2 WHERE id = 7 AND {}", kit::sql_condition("fence", "?2"));
+    let fresh = kit::sql_condition("fence", "?2").unwrap();
+    let update = format!("UPDATE account SET balance = ?1, fence = ?2 WHERE id = 7 AND {fresh}");
     let write = |balance: i64, token: u64| db.execute(&update, (balance, token as i64)).unwrap();
     let [late, next] = late_and_next(&TestStore::all()[0]);
     assert_eq!((write(90, next), write(80, next), write(50, late)), (1, 1, 0));

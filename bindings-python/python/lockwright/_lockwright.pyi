@@ -638,19 +638,20 @@ _HEADER: Final[str]
 
 def sql_condition(column: str, placeholder: str = "?") -> str:
     """A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay as
-    they are. That it changed no row means that the token is stale, or the row is not there.
+    they are. That it changed no row means that the token is stale, or the row is not there. Raises `InvalidConfig` for
+    a column or a placeholder that is empty, has more than 1024 bytes or a control character.
     """
 
 def key_range(key: str) -> tuple[str, str]:
     """The keys below `key`, a lock's name with the address's prefix before it, in a store of keys and revisions: from the
     first to before the second. A transaction that compares the creation revisions of this range with the token to be
     *not equal* finds them so once the lock is lost; what is to be written only while it is held stands in its failure
-    branch.
+    branch. Raises `InvalidConfig` for what is no lock's key: empty, above 1536 bytes, or with a control character.
     """
 
 def advisory_key(key: str) -> int:
     """The number by which PostgreSQL knows the advisory lock of `key`, a lock's name with the address's prefix before it:
-    for `pg_advisory_xact_lock`, as `kit.advisory_lock` says it.
+    for `pg_advisory_xact_lock`, as `kit.advisory_lock` says it. Raises `InvalidConfig` as `kit.key_range` does.
     """
 
 def _check_callable(what: str, given: object) -> None:

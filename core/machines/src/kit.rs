@@ -15,6 +15,8 @@ use std::fmt;
 use blake2::digest::consts::U8;
 use blake2::{Blake2b, Digest};
 
+use crate::error;
+use crate::name;
 use crate::token::Token;
 
 /// The highest token that something has seen: for whatever keeps its state in memory.
@@ -67,17 +69,24 @@ impl Fence {
 /// A condition for the `WHERE` of an `UPDATE` or `DELETE`, with one placeholder for the token: rows that a higher token
 /// wrote stay as they are. The same statement sets `column` to the token; that it changed no row means that the token
 /// is stale (or the row is not there). `column` is a 64-bit integer that may be null; `placeholder` is the driver's,
-/// such as `?` or `$3`.
+/// such as `?` or `$3`. Both stand in the condition as they are: neither is to come from outside.
+///
+/// # Errors
+/// `invalid_config` for a column or a placeholder that is empty, has more than 1024 bytes or a control character.
 ///
 /// ```
 /// # use lockwright_machines as lockwright;
-/// let fresh = lockwright::kit::sql_condition("fence", "?2");
+/// let fresh = lockwright::kit::sql_condition("fence", "?2")?;
 /// assert_eq!(fresh, "(fence IS NULL OR fence <= ?2)");
 /// let update = format!("UPDATE account SET balance = ?1, fence = ?2 WHERE id = ?3 AND {fresh}");
 /// # drop(update);
+/// # Ok::<_, lockwright::error::Error>(())
 /// ```
-pub fn sql_condition(column: &str, placeholder: &str) -> String {
-    format!("({column} IS NULL OR {column} <= {placeholder})")
+pub fn sql_condition(column: &str, placeholder: &str) -> error::Result<String> {
+    for (what, given) in [("column", column), ("placeholder", placeholder)] {
+        name::filled("kit", what, given, name::MAX_BYTES)?;
+    }
+    Ok(format!("({column} IS NULL OR {column} <= {placeholder})"))
 }
 
 /// A script for `EVAL`, with the key of the value, the key of its highest token (in the same slot) and the arguments
@@ -97,13 +106,19 @@ return 1
 /// while it is held stands in its `else`. That is exact, where a comparison with the highest token that was seen admits
 /// a late holder whom nobody has followed yet. Layout `concurrency`; etcd 3.3 or later compares ranges.
 ///
+/// # Errors
+/// `invalid_config` for what is no lock's key: empty, above 1536 bytes (a prefix and a name), or with a control
+/// character. No holder ever has a key there, so that the transaction would write whoever holds what.
+///
 /// ```
 /// # use lockwright_machines as lockwright;
-/// assert_eq!(lockwright::kit::key_range("orders:42"), ["orders:42/", "orders:420"]);
+/// assert_eq!(lockwright::kit::key_range("orders:42")?, ["orders:42/", "orders:420"]);
+/// # Ok::<_, lockwright::error::Error>(())
 /// ```
-pub fn key_range(key: &str) -> [String; 2] {
+pub fn key_range(key: &str) -> error::Result<[String; 2]> {
+    name::check_key(key)?;
     // The byte after a slash.
-    [format!("{key}/"), format!("{key}0")]
+    Ok([format!("{key}/"), format!("{key}0")])
 }
 
 /// The number by which PostgreSQL knows the advisory lock of `key`, which is a lock's name with the address's prefix
@@ -112,11 +127,21 @@ pub fn key_range(key: &str) -> [String; 2] {
 /// it is free when the transaction ends. As sqlalchemy-dlock (0.9) has it on machines whose numbers begin with their
 /// lowest byte.
 ///
+/// # Errors
+/// `invalid_config` for what is no lock's key, as for [`key_range`].
+///
 /// ```
 /// # use lockwright_machines as lockwright;
-/// assert_eq!(lockwright::kit::advisory_key("orders"), 5_584_380_421_345_094_869);
+/// assert_eq!(lockwright::kit::advisory_key("orders")?, 5_584_380_421_345_094_869);
+/// # Ok::<_, lockwright::error::Error>(())
 /// ```
-pub fn advisory_key(key: &str) -> i64 {
+pub fn advisory_key(key: &str) -> error::Result<i64> {
+    name::check_key(key)?;
+    Ok(advisory_number(key))
+}
+
+/// The same of a key that is known to be one.
+pub(crate) fn advisory_number(key: &str) -> i64 {
     i64::from_le_bytes(Blake2b::<U8>::digest(key.as_bytes()).into())
 }
 
@@ -145,6 +170,7 @@ pub fn read_header(value: &str) -> Option<Token> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Kind;
 
     #[test]
     fn a_fence_admits_what_does_not_fall() {
@@ -161,10 +187,27 @@ mod tests {
 
     #[test]
     fn an_advisory_key_is_what_sqlalchemy_dlock_makes_of_a_name() {
-        for (name, number) in
-            [("", -5426141060434712860), ("orders", 5584380421345094869), ("zürich", -8876762214372858569)]
-        {
-            assert_eq!(advisory_key(name), number);
+        for (name, number) in [("orders", 5584380421345094869), ("zürich", -8876762214372858569)] {
+            assert_eq!(advisory_key(name).unwrap(), number);
+        }
+    }
+
+    #[test]
+    fn what_is_no_lock_s_key_and_no_column_is_refused() {
+        let longest = "x".repeat(name::MAX_PREFIX_BYTES + name::MAX_BYTES);
+        assert!(key_range(&longest).is_ok());
+        assert!(advisory_key(&longest).is_ok());
+        for wrong in ["", "a\0b", "a\nb", "\u{85}", &format!("{longest}x")] {
+            let errors = [
+                key_range(wrong).unwrap_err(),
+                advisory_key(wrong).unwrap_err(),
+                sql_condition(wrong, "?").unwrap_err(),
+                sql_condition("fence", wrong).unwrap_err(),
+            ];
+            for (error, what) in errors.iter().zip(["key", "key", "column", "placeholder"]) {
+                assert_eq!((error.kind(), error.operation()), (Kind::InvalidConfig, "kit"));
+                assert!(error.to_string().contains(&format!("the {what} ")), "{error}");
+            }
         }
     }
 

@@ -24,17 +24,17 @@ pub const MAX_LABEL_BYTES: usize = 128;
 /// # Errors
 /// `invalid_config` that says what is wrong with it.
 pub fn check(name: &str) -> Result<Arc<str>> {
-    if name.is_empty() {
-        return Err(Error::invalid("lock", "the name is empty; give it 1 to 1024 bytes of UTF-8"));
-    }
-    if name.len() > MAX_BYTES {
-        return Err(Error::invalid(
-            "lock",
-            format!("the name has {} bytes; at most {MAX_BYTES} bytes of UTF-8 are allowed", name.len()),
-        ));
-    }
-    no_control("lock", "name", name)?;
+    filled("lock", "name", name, MAX_BYTES)?;
     Ok(name.into())
+}
+
+/// Accepts the key of a lock: its name with the prefix of its address before it, 1 to 1536 bytes of UTF-8, no control
+/// characters.
+///
+/// # Errors
+/// `invalid_config` that says what is wrong with it.
+pub(crate) fn check_key(key: &str) -> Result<()> {
+    filled("kit", "key", key, MAX_PREFIX_BYTES + MAX_BYTES)
 }
 
 /// The names of a list, in order: what a store has under a longer prefix than a client's may be too long for a name.
@@ -51,13 +51,7 @@ pub fn listed(mut names: Vec<String>) -> Vec<String> {
 /// # Errors
 /// `invalid_config` that says what is wrong with it.
 pub fn check_label(label: &str) -> Result<()> {
-    if label.len() > MAX_LABEL_BYTES {
-        return Err(Error::invalid(
-            "lock",
-            format!("the label has {} bytes; at most {MAX_LABEL_BYTES} bytes of UTF-8 are allowed", label.len()),
-        ));
-    }
-    no_control("lock", "label", label)
+    bounded("lock", "label", label, MAX_LABEL_BYTES)
 }
 
 /// Accepts a prefix: at most 512 bytes of UTF-8, no control characters.
@@ -65,16 +59,26 @@ pub fn check_label(label: &str) -> Result<()> {
 /// # Errors
 /// `invalid_config` that says what is wrong with it.
 pub fn check_prefix(prefix: &str) -> Result<()> {
-    if prefix.len() > MAX_PREFIX_BYTES {
-        return Err(Error::invalid(
-            "connect",
-            format!("the prefix has {} bytes; at most {MAX_PREFIX_BYTES} bytes of UTF-8 are allowed", prefix.len()),
-        ));
-    }
-    no_control("connect", "prefix", prefix)
+    bounded("connect", "prefix", prefix, MAX_PREFIX_BYTES)
 }
 
-fn no_control(operation: &'static str, what: &str, text: &str) -> Result<()> {
+/// Accepts 1 to `most` bytes of UTF-8 without control characters.
+///
+/// # Errors
+/// `invalid_config` that says what is wrong with `what`.
+pub(crate) fn filled(operation: &'static str, what: &str, text: &str, most: usize) -> Result<()> {
+    if text.is_empty() {
+        return Err(Error::invalid(operation, format!("the {what} is empty; give it 1 to {most} bytes of UTF-8")));
+    }
+    bounded(operation, what, text, most)
+}
+
+fn bounded(operation: &'static str, what: &str, text: &str, most: usize) -> Result<()> {
+    if text.len() > most {
+        let bytes = text.len();
+        let says = format!("the {what} has {bytes} bytes; at most {most} bytes of UTF-8 are allowed");
+        return Err(Error::invalid(operation, says));
+    }
     match text.chars().find(|c| c.is_control()) {
         None => Ok(()),
         Some(c) => Err(Error::invalid(

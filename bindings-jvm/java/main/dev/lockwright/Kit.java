@@ -71,6 +71,8 @@ public final class Kit {
   /**
    * A condition for the {@code WHERE} of an {@code UPDATE} that sets {@code column} to the token: rows that a higher token wrote stay as
    * they are. That it changed no row means that the token is stale, or the row is not there.
+   *
+   * @throws LockException.InvalidConfig for a column or a placeholder that is empty, has more than 1024 bytes or a control character
    */
   public static String sqlCondition(String column, String placeholder) {
     return (String) new Request(Verb.KIT).octet(2).text("kit", "column", column).text("kit", "placeholder", placeholder).call();
@@ -85,6 +87,8 @@ public final class Kit {
    * The keys below {@code key}, a lock's name with the address's prefix before it, in a store of keys and revisions: from the first to
    * before the second. A transaction that compares the creation revisions of this range with the token to be <em>not equal</em> finds them
    * so once the lock is lost; what is to be written only while it is held stands in its {@code else}.
+   *
+   * @throws LockException.InvalidConfig for what is no lock's key: empty, above 1536 bytes, or with a control character
    */
   public static List<String> keyRange(String key) {
     List<Object> range = Handle.list(new Request(Verb.KIT).octet(5).text("kit", "key", key).call());
@@ -94,6 +98,8 @@ public final class Kit {
   /**
    * The number by which PostgreSQL knows the advisory lock of {@code key}, a lock's name with the address's prefix before it: for
    * {@code pg_advisory_xact_lock}, as {@link InTransaction} says it.
+   *
+   * @throws LockException.InvalidConfig as {@link #keyRange} does
    */
   public static long advisoryKey(String key) {
     return Long.parseLong((String) new Request(Verb.KIT).octet(6).text("kit", "key", key).call());

@@ -462,6 +462,12 @@ class LockTest {
     assertTrue(Kit.sqlCondition("fence").contains("fence"));
     assertEquals(List.of("orders:42/", "orders:420"), Kit.keyRange("orders:42"));
     assertEquals(5584380421345094869L, Kit.advisoryKey("orders"));
+    for (String wrong : List.of("", "a\0b", "a\nb", "x".repeat(1537))) {
+      assertThrows(LockException.InvalidConfig.class, () -> Kit.keyRange(wrong));
+      assertThrows(LockException.InvalidConfig.class, () -> Kit.advisoryKey(wrong));
+      assertThrows(LockException.InvalidConfig.class, () -> Kit.sqlCondition(wrong));
+      assertThrows(LockException.InvalidConfig.class, () -> Kit.sqlCondition("fence", wrong));
+    }
     assertFalse(Kit.HEADER.isEmpty() || Kit.SET_SCRIPT.isEmpty());
   }
 }

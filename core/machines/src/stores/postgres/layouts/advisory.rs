@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kit::advisory_key;
+use crate::kit::advisory_number;
 use crate::stores::sql::of_connection::{
     CLOCKED, ConnectionLayout, Dialect, FREED, HINTED, ON_ONE_CONNECTION, Of, Statements,
 };
@@ -26,7 +26,7 @@ static DIALECT: Dialect = Dialect {
         CLOCKED,
         HINTED,
     ],
-    key: |name| Ok(advisory_key(name).to_string()),
+    key: |name| Ok(advisory_number(name).to_string()),
     channel: Some(|key| format!("lockwright_advisory_{key}")),
 };
 

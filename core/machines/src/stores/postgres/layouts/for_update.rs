@@ -6,7 +6,7 @@
 //! Source: a Chinese tutorial on distributed locks, its section 基于数据库排他锁实现
 //! ("by a database's exclusive lock").
 
-use crate::kit::advisory_key;
+use crate::kit::advisory_number;
 use crate::protocol::Call;
 use crate::stores::sql::of_connection::{
     A_CONNECTION_EACH, Around, CLOCKED, ConnectionLayout, Dialect, ENDED, FREED, HINTED, Of, SKIPPED, Statements, Tell,
@@ -49,7 +49,7 @@ static DIALECT: Dialect = Dialect {
 
 /// A channel's name may have 63 bytes.
 fn channel(key: &str) -> String {
-    format!("lockwright_for_update_{}", advisory_key(key))
+    format!("lockwright_for_update_{}", advisory_number(key))
 }
 
 /// The layout, for a client that puts `prefix` before every name.
