@@ -9,7 +9,8 @@ const NO_COUNT = [undefined, null, -1, 0, 1.5, NaN, Infinity, 2 ** 32, '5', 5n, 
 const NO_SPAN = [null, -1, NaN, '', '5', 'soon', 5n, true, {}, [5]]
 const NO_TTL = [0, 19, 86_400_001, Infinity, ...NO_SPAN]
 const NO_OPTIONS = [null, 5, 'x', true, () => 1, [1], new Map(), AbortSignal.abort(), { nonsense: 1 }]
-const NO_WAITING = [...NO_OPTIONS, { signal: 5 }, { signal: {} }, ...NO_SPAN.map(timeout => ({ timeout }))]
+const NO_SIGNAL = [5, {}, Object.create(AbortSignal.prototype)].map(signal => ({ signal }))
+const NO_WAITING = [...NO_OPTIONS, ...NO_SIGNAL, ...NO_SPAN.map(timeout => ({ timeout }))]
 const NO_FUNCTION = [undefined, null, 5, 'x', {}, []]
 const NO_TOKEN = [undefined, null, 5, '5', -1n, 2n ** 64n, {}]
 const NO_FLAG = [null, 0, 1, 'true', {}]
@@ -58,14 +59,15 @@ function rows(client, of) {
     ['once(job)', [undefined, ...NO_OPTIONS, {}], value => client.once('x', value)],
     ['once(look)', NO_FUNCTION, value => job({ look: value })],
     ['once(make)', NO_FUNCTION, value => job({ make: value })],
-    ['once.get(options)', [...NO_OPTIONS, { timeout: 'soon' }, { signal: 5 }], value => job({ look: () => ({ value: 1, fresh: true }) }).get(value)],
+    ['once.get(options)', [...NO_OPTIONS, ...NO_SIGNAL, { timeout: 'soon' }], value => job({ look: () => ({ value: 1, fresh: true }) }).get(value)],
     ['election(name)', NO_NAME, value => client.election(value)],
     ['election(options)', [...NO_LOCK, { fair: true }, { rank: 0 }, { label: 'x' }], value => client.election('x', value)],
     ['election.campaign(proclaims)', ['x'.repeat(129), ...NO_UNICODE.slice(2)], value => client.election('x').campaign(value)],
     ['election.campaign(options)', NO_WAITING, value => client.election('x').campaign('me', value)],
     ['election.run(work)', NO_FUNCTION, value => client.election('x').run('me', value)],
-    ['election.run(options)', [...NO_OPTIONS, { signal: 5 }], value => client.election('x').run('me', () => 1, value)],
+    ['election.run(options)', [...NO_OPTIONS, ...NO_SIGNAL], value => client.election('x').run('me', () => 1, value)],
     ['election.changed(known)', NO_TOKEN.slice(1), value => client.election('x').changed(value)],
+    ['election.changed(options)', [...NO_OPTIONS, ...NO_SIGNAL], value => client.election('x').changed(1n, value)],
     ['election.changed(every)', [0, Infinity, ...NO_SPAN], value => client.election('x').changed(1n, { every: value })],
     ['resume(secret)', NO_NAME, value => client.resume(value)],
     ['inspect(name)', NO_NAME, value => client.inspect(value)],

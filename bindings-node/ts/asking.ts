@@ -60,7 +60,18 @@ export function within(options: AcquireOptions | undefined): Within {
 
 /** @internal Refuses what is no signal. */
 export function checkSignal(operation: string, signal: unknown): void {
-  if (signal !== undefined && !(signal instanceof AbortSignal)) throw mistake('invalid_config', operation, 'signal must be an AbortSignal')
+  if (signal !== undefined && !isSignal(signal)) throw mistake('invalid_config', operation, 'signal must be an AbortSignal')
+}
+
+function isSignal(given: unknown): boolean {
+  if (!(given instanceof AbortSignal)) return false
+  try {
+    // What merely inherits from one has no state: the engine throws at whoever asks for it, now and while it waits.
+    Reflect.get(AbortSignal.prototype, 'aborted', given)
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** @internal The options of a lock, as the native layer takes them. */
