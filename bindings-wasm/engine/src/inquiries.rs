@@ -43,8 +43,8 @@ pub(crate) enum Want {
 /// What it is about.
 enum About {
     Lock(Rc<Spot>, Want),
-    /// The names of all locks of a layout.
-    Names(Arc<dyn Layout>),
+    /// The names of all locks of a layout: what of them is to be asked yet.
+    Names(Inquiry<'static, Vec<String>>),
     /// What the server does when its memory is full; how that is asked, with a prefix for where.
     Eviction(AsksEviction, Arc<str>),
 }
@@ -63,7 +63,7 @@ pub(crate) enum Found {
 }
 
 /// One conversation with the store. It is begun anew with every answer and plays through all that was answered before,
-/// since it borrows from its layout what a step of it says.
+/// since it borrows from its layout what a step of it says; but for names, of which there may be any number of pages.
 struct Conversation {
     about: About,
     said: Vec<Vec<Reply>>,
@@ -106,12 +106,30 @@ fn play<T>(inquiry: Option<Inquiry<'_, T>>, said: &[Vec<Reply>]) -> Turn<T> {
     }
 }
 
+/// Takes the `said` up into a conversation that is kept.
+fn go_on<T>(inquiry: &mut Inquiry<'static, Vec<T>>, said: &mut Vec<Vec<Reply>>) -> Turn<Vec<T>> {
+    for replies in said.drain(..) {
+        let so_far = std::mem::replace(inquiry, Inquiry::Done(Ok(Vec::new())));
+        *inquiry = match so_far {
+            Inquiry::Ask(_, next) => next(&replies),
+            over => over,
+        };
+    }
+    match inquiry {
+        Inquiry::Ask(requests, _) => Turn::Ask(requests.clone()),
+        Inquiry::Done(result) => Turn::Over(std::mem::replace(result, Ok(Vec::new()))),
+    }
+}
+
 impl Conversation {
-    fn turn(&self) -> Turn<Found> {
-        match &self.about {
-            About::Lock(spot, want) => self.turn_of(spot, *want),
-            About::Names(layout) => play(Some(layout.list()), &self.said).map(Found::Names),
-            About::Eviction(asks, prefix) => play(Some(asks(prefix)), &self.said).map(Found::Eviction),
+    fn turn(&mut self) -> Turn<Found> {
+        match &mut self.about {
+            About::Names(inquiry) => go_on(inquiry, &mut self.said).map(Found::Names),
+            About::Lock(spot, want) => {
+                let (spot, want) = (spot.clone(), *want);
+                self.turn_of(&spot, want)
+            }
+            About::Eviction(asks, prefix) => play(Some(asks(&*prefix)), &self.said).map(Found::Eviction),
         }
     }
 
@@ -209,7 +227,7 @@ impl<S: Store> Engine<S> {
     /// `closed`, and what there is against that layout.
     pub fn list(&mut self, now: Time) -> Result<Ticket> {
         let layout = self.default_layout()?;
-        self.converse(now, About::Names(layout))
+        self.converse(now, About::Names(layout.list()))
     }
 
     /// The names, in order.
@@ -255,7 +273,7 @@ impl<S: Store> Engine<S> {
     }
 
     fn continue_inquiry(&mut self, ticket: Ticket) {
-        let Some(conversation) = self.inquiries.open.get(&ticket) else { return };
+        let Some(conversation) = self.inquiries.open.get_mut(&ticket) else { return };
         match conversation.turn() {
             Turn::Ask(requests) => self.store_mut().ask(Job::Inquiry(ticket), requests),
             Turn::Over(result) => self.conclude_inquiry(ticket, result),
@@ -347,5 +365,37 @@ pub(crate) fn unanswered(operation: &'static str, other: Option<Result<Found>>) 
     match other {
         Some(Err(error)) => error,
         _ => Error::new(Kind::Internal, operation, "a question has no answer of its own; please report this"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use lockwright_machines::protocol::{Call, Request};
+
+    use super::*;
+
+    static LIST: Call = Call { name: "list", body: &[], batch: false };
+
+    #[test]
+    fn each_page_of_a_list_is_read_once() {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let (counts, pages) = (reads.clone(), 100);
+        let mut asked = Inquiry::pages(
+            |cursor| Request::new(&LIST, "*".into(), [cursor.into()]),
+            move |_| {
+                let page = counts.fetch_add(1, Ordering::Relaxed) + 1;
+                Ok((vec![page.to_string()], (page < pages).then(|| page.to_string())))
+            },
+        );
+        let mut said = Vec::new();
+        let listed = loop {
+            match go_on(&mut asked, &mut said) {
+                Turn::Ask(requests) => said.push(vec![Reply::Nil; requests.len()]),
+                Turn::Over(result) => break result,
+            }
+        };
+        assert_eq!((listed.map(|names| names.len()).ok(), reads.load(Ordering::Relaxed)), (Some(pages), pages));
     }
 }

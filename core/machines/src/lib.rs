@@ -40,6 +40,7 @@ pub mod machine;
 pub mod md5;
 pub mod name;
 pub mod options;
+mod pages;
 pub mod ping;
 pub mod protocol;
 pub mod queue;

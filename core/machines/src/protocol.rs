@@ -28,6 +28,7 @@ use crate::guarantee::Guarantees;
 use crate::hex::Hex;
 use crate::lease::{Inspection, ReleaseOutcome};
 use crate::options::AcquireOptions;
+use crate::pages::Pages;
 use crate::rank::Rank;
 use crate::share::Share;
 use crate::time::StoreTime;
@@ -696,15 +697,17 @@ impl<'a, T> Inquiry<'a, T> {
 
 impl<'a, T: Send + 'a> Inquiry<'a, Vec<T>> {
     /// Asks for page after page: that of `cursor`, which is empty for the first, by `request`; `read` takes its reply.
+    /// Pages without an end are `protocol`.
     pub fn pages(
         request: impl Fn(&str) -> Request + Send + 'a,
         read: impl Fn(&Reply) -> crate::Result<Page<T>> + Send + 'a,
     ) -> Self {
-        Self::page(String::new(), Vec::new(), request, read)
+        Self::page(String::new(), Pages::default(), Vec::new(), request, read)
     }
 
     fn page(
         cursor: String,
+        mut pages: Pages,
         mut found: Vec<T>,
         request: impl Fn(&str) -> Request + Send + 'a,
         read: impl Fn(&Reply) -> crate::Result<Page<T>> + Send + 'a,
@@ -715,9 +718,10 @@ impl<'a, T: Send + 'a> Inquiry<'a, Vec<T>> {
                 Err(error) => return Inquiry::Done(Err(error)),
             };
             found.extend(more);
-            match next {
-                Some(next) => Self::page(next, found, request, read),
-                None => Inquiry::Done(Ok(found)),
+            let Some(next) = next else { return Inquiry::Done(Ok(found)) };
+            match pages.turn("list", &next) {
+                Ok(()) => Self::page(next, pages, found, request, read),
+                Err(error) => Inquiry::Done(Err(error)),
             }
         })
     }
@@ -875,8 +879,9 @@ pub trait Layout: Send + Sync + fmt::Debug {
         Inquiry::Done(Err(Error::unsupported("break", message)))
     }
 
-    /// The names of the locks there are. A store that cannot tell says why, as `unsupported`.
-    fn list(&self) -> Inquiry<'_, Vec<String>> {
+    /// The names of the locks there are. A store that cannot tell says why, as `unsupported`. It may be kept beside the
+    /// layout: a long list is not begun anew at every page.
+    fn list(&self) -> Inquiry<'static, Vec<String>> {
         let message = format!("layout {} cannot tell which locks there are; ask for each by its name", self.name());
         Inquiry::Done(Err(Error::unsupported("list", message)))
     }
@@ -957,6 +962,26 @@ mod tests {
             Reply::Int(seen) if *seen == known => Ok(known),
             seen => Err(Error::new(Kind::ForeignLayout, "look", format!("{known} does not know {seen:?}"))),
         })
+    }
+
+    #[test]
+    fn pages_without_an_end_are_no_answer() {
+        let ask = |cursor: &str| Request::new(&LOOK, "k".into(), [cursor.into()]);
+        let to = |cursor: &'static str| move |_: &Reply| Ok((vec![1], Some(cursor.to_owned())));
+        for cursor in ["", "7"] {
+            let error = Inquiry::pages(ask, to(cursor)).answered(&Reply::Nil).unwrap_err();
+            assert_eq!((error.kind(), error.operation()), (Kind::Protocol, "list"));
+        }
+        let mut asked = 0;
+        let all = Inquiry::pages(ask, |reply| match reply {
+            Reply::Int(page) if *page < 1_000 => Ok((vec![*page], Some(page.to_string()))),
+            _ => Ok((vec![], None)),
+        });
+        let all = all.conclude(|_| {
+            asked += 1;
+            Ok(vec![Reply::Int(asked)])
+        });
+        assert_eq!(all.unwrap().len(), 999);
     }
 
     #[test]

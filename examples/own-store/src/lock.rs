@@ -112,13 +112,14 @@ impl Layout for Files {
         })
     }
 
-    fn list(&self) -> Inquiry<'_, Vec<String>> {
-        let name = |reply: &Reply| match reply {
-            Reply::Text(key) => key.strip_prefix(&self.prefix).map(str::to_owned),
+    fn list(&self) -> Inquiry<'static, Vec<String>> {
+        let prefix = self.prefix.clone();
+        let name = move |reply: &Reply| match reply {
+            Reply::Text(key) => key.strip_prefix(&prefix).map(str::to_owned),
             _ => None,
         };
         Inquiry::of(Request::new(&LIST, "".into(), []), move |reply| match reply {
-            Reply::List(names) => Ok(names.iter().filter_map(name).collect()),
+            Reply::List(names) => Ok(names.iter().filter_map(&name).collect()),
             other => Err(refused("list", other)),
         })
     }

@@ -228,7 +228,7 @@ impl Layout for QuorumLayout {
         inquiries::break_hold(&self.shape, self.each_at(&key), token)
     }
 
-    fn list(&self) -> Inquiry<'_, Vec<String>> {
+    fn list(&self) -> Inquiry<'static, Vec<String>> {
         inquiries::list(&self.shape, self.each.iter().map(|layout| layout.list()).collect())
     }
 }

@@ -68,7 +68,7 @@ impl Layout for GateLayout {
         self.native.break_hold(key, token)
     }
 
-    fn list(&self) -> Inquiry<'_, Vec<String>> {
+    fn list(&self) -> Inquiry<'static, Vec<String>> {
         self.native.list()
     }
 }

@@ -230,9 +230,11 @@ impl Layout for NativeLayout {
         Inquiry::of(request, |reply| done("break", reply, refusal))
     }
 
-    fn list(&self) -> Inquiry<'_, Vec<String>> {
-        let page = |cursor: &str| Request::new(&self.calls.list, (self.key)(&self.prefix, "*").into(), [cursor.into()]);
-        Inquiry::pages(page, |reply| names(reply, |key| (self.name_of)(&self.prefix, key)))
+    fn list(&self) -> Inquiry<'static, Vec<String>> {
+        let NativeLayout { calls, name_of, prefix, .. } = self.clone();
+        let all: Arc<str> = (self.key)(&prefix, "*").into();
+        let page = move |cursor: &str| Request::new(&calls.list, all.clone(), [cursor.into()]);
+        Inquiry::pages(page, move |reply| names(reply, |key| name_of(&prefix, key)))
     }
 }
 

@@ -145,7 +145,7 @@ impl Layout for SharedLayout {
         is_semaphore.then(|| resized(Request::new(&self.native.shared.resize, key, [i64::from(permits).into()])))
     }
 
-    fn list(&self) -> Inquiry<'_, Vec<String>> {
+    fn list(&self) -> Inquiry<'static, Vec<String>> {
         self.native.list()
     }
 }

@@ -249,7 +249,7 @@ impl Layout for JoinedLayout {
         })
     }
 
-    fn list(&self) -> Inquiry<'_, Vec<String>> {
+    fn list(&self) -> Inquiry<'static, Vec<String>> {
         let Some(list) = &self.statements.list else {
             let message = format!(
                 "the table {} has no names, only digests of them; ask for each lock by its name",
@@ -257,8 +257,9 @@ impl Layout for JoinedLayout {
             );
             return Inquiry::Done(Err(Error::unsupported("list", message)));
         };
-        let page = move |cursor: &str| Request::new(list, self.prefix.as_str().into(), [cursor.into()]);
-        Inquiry::pages(page, |reply| self.listed(reply))
+        let (this, prefix) = (self.clone(), Arc::<str>::from(&*self.prefix));
+        let page = move |cursor: &str| Request::new(list, prefix.clone(), [cursor.into()]);
+        Inquiry::pages(page, move |reply| this.listed(reply))
     }
 }
 

@@ -66,7 +66,7 @@ impl Layout for BarrierLayout {
         survey::break_hold(key, token, Wanted::One(BARRIER))
     }
 
-    fn list(&self) -> Inquiry<'_, Vec<String>> {
+    fn list(&self) -> Inquiry<'static, Vec<String>> {
         self.locks.list()
     }
 }

@@ -23,6 +23,7 @@ use crate::gate::Gate;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::lease::{Inspection, LOCK};
 use crate::options::AcquireOptions;
+use crate::pages::Pages;
 use crate::protocol::{Arg, Inquiry, Layout, Protocol, Reply, Request};
 use crate::share::Share;
 
@@ -117,8 +118,8 @@ impl Layout for ConcurrencyLayout {
         survey::break_hold(key, token, Wanted::Any)
     }
 
-    fn list(&self) -> Inquiry<'_, Vec<String>> {
-        self.page(Arg::Nothing, BTreeSet::new())
+    fn list(&self) -> Inquiry<'static, Vec<String>> {
+        self.clone().page(Arg::Nothing, Pages::default(), BTreeSet::new())
     }
 }
 
@@ -129,7 +130,7 @@ impl ConcurrencyLayout {
     }
 
     /// The names of the locks that are told from `cursor` on, with those that were `found`.
-    fn page(&self, cursor: Arg, mut found: BTreeSet<String>) -> Inquiry<'_, Vec<String>> {
+    fn page(self, cursor: Arg, mut pages: Pages, mut found: BTreeSet<String>) -> Inquiry<'static, Vec<String>> {
         Inquiry::ask([ask_page(&self.prefix.as_str().into(), cursor)], move |replies| {
             let (cursor, keys) = match page(first(replies)) {
                 Ok(page) => page,
@@ -139,7 +140,10 @@ impl ConcurrencyLayout {
             if cursor.is_empty() {
                 return Inquiry::Done(Ok(found.into_iter().collect()));
             }
-            self.page(Arg::Text(cursor.into()), found)
+            match pages.turn("list", &cursor) {
+                Ok(()) => self.page(Arg::Text(cursor.into()), pages, found),
+                Err(error) => Inquiry::Done(Err(error)),
+            }
         })
     }
 }

@@ -9,6 +9,7 @@ use super::{KEEPS, LEASES, MEMBERS, STATUS, first, is, list};
 use crate::error::Result;
 use crate::finding::said::numbers;
 use crate::finding::{Finding, Severity, in_places, of_locks};
+use crate::pages::Pages;
 use crate::protocol::{Arg, Inquiry, Reply, Request};
 
 /// The first versions in which a leader that stood still does not end, when it goes on, leases that are kept alive:
@@ -37,7 +38,7 @@ pub fn examine<'a>(prefix: &str) -> Findings<'a> {
                 Err(error) => return Inquiry::Done(Err(error)),
             }
         }
-        look(Seen::of(prefix), Arg::Nothing, told)
+        look(Seen::of(prefix), Arg::Nothing, Pages::default(), told)
     })
 }
 
@@ -67,7 +68,7 @@ impl Told {
 const DENIED: &str = "PermissionDenied";
 
 /// Looks at the keys from `cursor` on, and then at the leases.
-fn look<'a>(mut seen: Seen, cursor: Arg, mut told: Told) -> Findings<'a> {
+fn look<'a>(mut seen: Seen, cursor: Arg, mut pages: Pages, mut told: Told) -> Findings<'a> {
     Inquiry::ask([ask_page(&seen.prefix, cursor)], move |replies| {
         match told.permitted(first(replies)) {
             Ok(Some(_)) => {}
@@ -78,7 +79,10 @@ fn look<'a>(mut seen: Seen, cursor: Arg, mut told: Told) -> Findings<'a> {
             Ok((cursor, keys)) => {
                 keys.into_iter().for_each(|(key, lease)| seen.add(key, lease));
                 if !cursor.is_empty() {
-                    return look(seen, Arg::Text(cursor.into()), told);
+                    return match pages.turn("examine", &cursor) {
+                        Ok(()) => look(seen, Arg::Text(cursor.into()), pages, told),
+                        Err(error) => Inquiry::Done(Err(error)),
+                    };
                 }
             }
             Err(error) => return Inquiry::Done(Err(error)),

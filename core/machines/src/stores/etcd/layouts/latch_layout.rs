@@ -72,7 +72,7 @@ impl Layout for LatchLayout {
         survey::break_hold(key, token, Wanted::One(LATCH))
     }
 
-    fn list(&self) -> Inquiry<'_, Vec<String>> {
+    fn list(&self) -> Inquiry<'static, Vec<String>> {
         self.locks.list()
     }
 }

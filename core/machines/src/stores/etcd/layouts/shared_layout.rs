@@ -89,7 +89,7 @@ impl Layout for SharedLayout {
         survey::break_hold(key, token, Wanted::One(self.share.primitive.name()))
     }
 
-    fn list(&self) -> Inquiry<'_, Vec<String>> {
+    fn list(&self) -> Inquiry<'static, Vec<String>> {
         self.locks.list()
     }
 }

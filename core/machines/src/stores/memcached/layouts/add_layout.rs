@@ -100,7 +100,7 @@ impl Layout for AddLayout {
         break_under(key, token, MAX_ROUNDS)
     }
 
-    fn list(&self) -> Inquiry<'_, Vec<String>> {
+    fn list(&self) -> Inquiry<'static, Vec<String>> {
         let message = "memcached cannot tell which keys it has; ask for each lock by its name";
         Inquiry::Done(Err(Error::unsupported("list", message)))
     }

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::finding::clock::{self, Reading};
 use crate::finding::said::Said;
 use crate::finding::{Finding, Severity};
+use crate::pages::Pages;
 use crate::protocol::{Arg, Call, Inquiry, Reply, Request};
 use crate::replies::{listed, nonsense};
 
@@ -82,12 +83,13 @@ fn request(key: Arc<str>) -> Request {
 /// where it has come to and whose key has a star for what brings it to a node, with where to go on, the node's address,
 /// its reply, and how many slots no master serves.
 pub fn examine_masters<'a>(prefix: &str, now: impl Fn() -> u64 + Send + 'a) -> Inquiry<'a, Vec<Finding>> {
-    ask_master(native_scripts::key(prefix, "*").into(), "".into(), Vec::new(), now)
+    ask_master(native_scripts::key(prefix, "*").into(), "".into(), Pages::default(), Vec::new(), now)
 }
 
 fn ask_master<'a>(
     key: Arc<str>,
     cursor: Arc<str>,
+    mut pages: Pages,
     mut heard: Vec<Node>,
     now: impl Fn() -> u64 + Send + 'a,
 ) -> Inquiry<'a, Vec<Finding>> {
@@ -101,7 +103,13 @@ fn ask_master<'a>(
             }
             Err(error) => return Inquiry::Done(Err(error)),
         };
-        if next.is_empty() { Inquiry::Done(Ok(of_masters(heard, unserved))) } else { ask_master(key, next, heard, now) }
+        if next.is_empty() {
+            return Inquiry::Done(Ok(of_masters(heard, unserved)));
+        }
+        match pages.turn("examine", &next) {
+            Ok(()) => ask_master(key, next, pages, heard, now),
+            Err(error) => Inquiry::Done(Err(error)),
+        }
     })
 }
 

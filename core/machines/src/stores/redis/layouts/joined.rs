@@ -277,17 +277,14 @@ impl<M: Manner> Layout for JoinedLayout<M> {
         Inquiry::of(request, move |reply| done("break", reply, refused))
     }
 
-    fn list(&self) -> Inquiry<'_, Vec<String>> {
+    fn list(&self) -> Inquiry<'static, Vec<String>> {
         self.clone().listing()
     }
 }
 
 impl<M: Manner> JoinedLayout<M> {
     /// The names of the locks there are.
-    pub(super) fn listing<'a>(self) -> Inquiry<'a, Vec<String>>
-    where
-        M: 'a,
-    {
+    pub(super) fn listing(self) -> Inquiry<'static, Vec<String>> {
         let list = &self.manner.calls().list;
         let page = move |cursor: &str| Request::new(list, format!("{RECORD}*").into(), [cursor.into()]);
         Inquiry::pages(page, move |reply| names(reply, |record| self.name_of(record)))

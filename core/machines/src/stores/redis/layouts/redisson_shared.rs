@@ -343,7 +343,7 @@ impl Layout for SharedLayout {
         resizes.then(|| shared_machine::resized(self.machine(key).request(&PERMITS.resize, [Arg::Int(permits.into())])))
     }
 
-    fn list(&self) -> Inquiry<'_, Vec<String>> {
+    fn list(&self) -> Inquiry<'static, Vec<String>> {
         self.locks.clone().listing()
     }
 }

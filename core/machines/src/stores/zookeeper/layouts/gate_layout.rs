@@ -92,7 +92,7 @@ impl Layout for GateLayout {
         Inquiry::Done(Ok(false))
     }
 
-    fn list(&self) -> Inquiry<'_, Vec<String>> {
+    fn list(&self) -> Inquiry<'static, Vec<String>> {
         self.locks.list()
     }
 }

@@ -181,8 +181,9 @@ impl Layout for LineLayout {
         break_of(self.place, key, token)
     }
 
-    fn list(&self) -> Inquiry<'_, Vec<String>> {
-        Inquiry::ask(synced(&self.root, [on(&CHILDREN, &self.root)]), |replies| {
+    fn list(&self) -> Inquiry<'static, Vec<String>> {
+        let this = self.clone();
+        Inquiry::ask(synced(&self.root, [on(&CHILDREN, &self.root)]), move |replies| {
             let children = after_sync("list", replies).and_then(|reads| names("list", first("list", reads)?));
             match children {
                 Ok(children) => {
@@ -190,8 +191,8 @@ impl Layout for LineLayout {
                     // Whoever wants a permit of kazoo's stands beside those: it has its turn when that has a holder.
                     let is_beside = |name: &&str| name.strip_suffix(BESIDE).is_some_and(|of| children.contains(&of));
                     let names = children.iter().copied().filter(|name| !is_beside(name));
-                    let keys = names.map(|name| child(self.under(), name)).collect();
-                    self.contended(keys, Vec::new())
+                    let keys = names.map(|name| child(this.under(), name)).collect();
+                    this.contended(keys, Vec::new())
                 }
                 Err(error) => Inquiry::Done(Err(error)),
             }
@@ -222,7 +223,7 @@ impl LineLayout {
 
     /// The names of those `keys` whose directories have contenders, behind those that were `found`. A semaphore's are
     /// in a directory of their own.
-    fn contended(&self, mut keys: Vec<Arc<str>>, mut found: Vec<String>) -> Inquiry<'_, Vec<String>> {
+    fn contended(self, mut keys: Vec<Arc<str>>, mut found: Vec<String>) -> Inquiry<'static, Vec<String>> {
         let rest = keys.split_off(keys.len().min(PART));
         if keys.is_empty() {
             return Inquiry::Done(Ok(found));
