@@ -3,7 +3,7 @@
 use redis::Value;
 use zeroize::Zeroizing;
 
-use crate::wire::Commands;
+use crate::wire::{Commands, REDIS};
 use lockwright_machines::error::{Error, Kind, Result};
 use lockwright_machines::options::Credentials;
 use lockwright_machines::time::StoreTime;
@@ -17,6 +17,7 @@ pub struct Greeting {
     pub bytes: Zeroizing<Vec<u8>>,
     asked: Vec<Asked>,
     credentials: Credentials,
+    server: &'static str,
 }
 
 impl std::fmt::Debug for Greeting {
@@ -85,6 +86,12 @@ impl Greeting {
         greeting
     }
 
+    /// The same to what errors call `server`.
+    #[must_use]
+    pub fn to(self, server: &'static str) -> Self {
+        Greeting { server, ..self }
+    }
+
     /// One question alone, whose answer is [`answer`](Self::answer).
     pub fn question(credentials: Credentials, words: &[&str]) -> Self {
         let mut greeting = Self::of(credentials);
@@ -93,8 +100,12 @@ impl Greeting {
     }
 
     fn of(credentials: Credentials) -> Self {
-        let mut greeting =
-            Greeting { bytes: Zeroizing::default(), asked: Vec::new(), credentials: credentials.clone() };
+        let mut greeting = Greeting {
+            bytes: Zeroizing::default(),
+            asked: Vec::new(),
+            credentials: credentials.clone(),
+            server: REDIS,
+        };
         let Credentials { user, password } = &credentials;
         match (user.as_str(), password.as_str()) {
             ("", "") => {}
@@ -127,7 +138,7 @@ impl Greeting {
     ///
     /// # Errors
     /// The first refusal that matters: `auth`, `invalid_config` for a database that is not there, `unavailable` for a
-    /// server that cannot serve yet, `protocol` for anything a Redis server would not say.
+    /// server that cannot serve yet, `protocol` for anything that such a server would not say.
     pub fn read(&self, answers: &[Value]) -> Result<Welcome> {
         let mut welcome = Welcome { at: StoreTime(0), run: None, evicts: None, is_replica: false };
         for (at, (asked, answer)) in self.asked.iter().zip(answers).enumerate() {
@@ -144,11 +155,9 @@ impl Greeting {
                 (Asked::Memory, answer) => welcome.evicts = evicts(answer),
                 (Asked::Role, answer) => welcome.is_replica = said(answer, "role").is_some_and(|role| role != "master"),
                 _ => {
-                    return Err(Error::new(
-                        Kind::Protocol,
-                        "connect",
-                        "the server does not greet as a Redis server does; see what answers at that address",
-                    ));
+                    let message =
+                        format!("the server does not greet as {} does; see what answers at that address", self.server);
+                    return Err(Error::new(Kind::Protocol, "connect", message));
                 }
             }
         }

@@ -24,6 +24,8 @@ const MOST_OF_A_LINE: usize = 64 << 10;
 const MOST_DIGITS: usize = 20;
 /// What is told of a server that lost its way.
 pub const NO_REPLY: &str = "the server sent something that is not a reply; see what answers at that address";
+/// What errors call whoever is spoken to, unless it is another that speaks so.
+pub const REDIS: &str = "a Redis server";
 /// How deep replies may be nested.
 const DEPTH: usize = 8;
 
@@ -435,15 +437,16 @@ impl Watch {
 }
 
 impl Broken {
-    /// The error for a server that sent such a thing, beginning with `seen`.
-    pub fn explain(self, seen: &str) -> Error {
+    /// The error for what was to be `server`, such as [`REDIS`], and sent such a thing, beginning with `seen`.
+    pub fn explain(self, server: &str, seen: &str) -> Error {
         let message = match self {
             Broken::Excessive => {
                 "the server sent a reply larger than any that was asked for; see what answers at that address".into()
             }
-            Broken::Tls => "the server speaks TLS; write rediss:// for redis://".into(),
+            Broken::Tls if server == REDIS => "the server speaks TLS; write rediss:// for redis://".into(),
+            Broken::Tls => format!("what listens there is not {server}; it speaks TLS"),
             Broken::Alien if seen.is_empty() => NO_REPLY.into(),
-            Broken::Alien => format!("what listens there is not a Redis server; it says {seen:?}"),
+            Broken::Alien => format!("what listens there is not {server}; it says {seen:?}"),
         };
         Error::new(Kind::Protocol, "connect", message)
     }

@@ -12,6 +12,7 @@ use lockwright_resp::input::Input;
 use lockwright_resp::wire;
 
 use super::config::Config;
+use super::server::Server;
 
 /// Which of the two connections of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,7 @@ pub(super) struct Line {
     state: State,
     /// By TLS.
     is_secure: bool,
+    server: Server,
     input: Input,
 }
 
@@ -62,7 +64,7 @@ pub(super) enum Came {
 
 impl Line {
     pub(super) fn new(which: Which) -> Self {
-        Line { which, state: State::Closed, is_secure: false, input: Input::default() }
+        Line { which, state: State::Closed, is_secure: false, server: Server::Redis, input: Input::default() }
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -76,7 +78,7 @@ impl Line {
     /// Begins to make it.
     pub(super) fn dial(&mut self, config: &Config, now: Time) -> Action {
         self.input = Input::default();
-        self.is_secure = config.is_secure;
+        (self.is_secure, self.server) = (config.is_secure, config.server);
         self.state = State::Dialling(now.after(config.settings.options.connect_timeout));
         Action::Dial(self.which)
     }
@@ -84,7 +86,7 @@ impl Line {
     /// It is connected: the first words.
     pub(super) fn dialled(&mut self, config: &Config) -> Option<Action> {
         let State::Dialling(by) = self.state else { return None };
-        let greeting = Greeting::new(config.db, false, config.settings.login.0.clone());
+        let greeting = Greeting::new(config.db, false, config.settings.login.0.clone()).to(config.server.called());
         let words = greeting.bytes.to_vec();
         self.state = State::Greeting(greeting, Vec::new(), by);
         Some(Action::Send(self.which, words))
@@ -142,6 +144,11 @@ impl Line {
             State::Greeting(greeting, answers, _) if !answers.is_empty() && is_ended(error.kind()) => {
                 greeting.read(&answers).err().unwrap_or_else(|| wire::lost(error))
             }
+            // It is reached by a transport of the caller's, whose scheme is not in the address.
+            _ if self.server == Server::Ours && is_ended(error.kind()) => {
+                let message = "the lock server ended the connection before it greeted; see its log";
+                Error::new(Kind::Unavailable, "connect", message).caused_by(error)
+            }
             _ => reach::unreachable(["redis://", "rediss://"], self.is_secure, error),
         }
     }
@@ -154,10 +161,11 @@ impl Line {
     }
 
     fn broken(&self, error: io::Error) -> Error {
+        let server = self.server.called();
         match (&self.input.watch.broken, &self.state) {
             // What is quoted of it may have the password in it.
-            (Some((broken, seen)), State::Greeting(greeting, ..)) => broken.explain(&greeting.quotable(seen)),
-            (Some((broken, _)), _) => broken.explain(""),
+            (Some((broken, seen)), State::Greeting(greeting, ..)) => broken.explain(server, &greeting.quotable(seen)),
+            (Some((broken, _)), _) => broken.explain(server, ""),
             (None, _) => wire::lost(error),
         }
     }
@@ -166,4 +174,35 @@ impl Line {
 /// Whether the other side ended the connection.
 fn is_ended(kind: io::ErrorKind) -> bool {
     matches!(kind, io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Tried = Result<(), Error>;
+
+    /// What becomes of a connection to that address on which these bytes came, and then its end.
+    fn told(address: &str, bytes: &[u8]) -> Result<String, Error> {
+        let config = Config::read(address, "wasm")?;
+        let mut line = Line::new(Which::Requests);
+        line.dial(&config, Time::ZERO);
+        line.dialled(&config);
+        line.came(bytes);
+        let broken = line.next().err();
+        let error = broken.unwrap_or_else(|| line.ended(io::ErrorKind::UnexpectedEof.into()));
+        Ok(error.to_string())
+    }
+
+    #[test]
+    fn an_error_names_the_server_that_the_address_is_of() -> Tried {
+        let others = [b"HTTP/1.1 400 Bad Request\r\n".as_slice(), b"\x15\x03\x03\x00\x02", &b":1\r\n".repeat(6), b""];
+        for bytes in others {
+            let ours = told("lockwright://orders", bytes)?;
+            assert!(ours.contains("lock server") && !ours.to_lowercase().contains("redis"), "{ours}");
+            let redis = told("redis://h", bytes)?.replace("redis://h:6379/0", "");
+            assert!(redis.to_lowercase().contains("redis") && !redis.contains("lock server"), "{redis}");
+        }
+        Ok(())
+    }
 }

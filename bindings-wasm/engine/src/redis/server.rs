@@ -6,6 +6,7 @@ use lockwright_machines::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use lockwright_machines::protocol::{Call, Layout, StoreEvent};
 use lockwright_machines::stores::redis::layouts::{self, native_scripts, tokenless};
 use lockwright_machines::{cell_layout, native_machine, push};
+use lockwright_resp::wire;
 
 /// How many a script of a Redis server finds to listen on a channel.
 static FOUND: Call =
@@ -24,6 +25,14 @@ pub enum Server {
 }
 
 impl Server {
+    /// What errors call it.
+    pub(super) fn called(self) -> &'static str {
+        match self {
+            Server::Redis => wire::REDIS,
+            Server::Ours => "a lock server",
+        }
+    }
+
     /// The layouts of locks there, for names that get `prefix` put before them.
     pub(super) fn layouts(self, prefix: &str, has_tokens: bool) -> Vec<Arc<dyn Layout>> {
         match self {

@@ -8,7 +8,7 @@ use super::config::Config;
 use super::greeting::Greeting;
 use super::layouts::native_scripts::{CALLS, parse_push};
 use super::parse;
-use super::wire::{Broken, Frames, replies};
+use super::wire::{Broken, Frames, REDIS, replies};
 use crate::fuzz::{SECRET, chosen, is_readable, is_understood_or_refused};
 use crate::options::ConnectOptions;
 use crate::protocol::{Arg, Request, StoreEvent};
@@ -111,7 +111,7 @@ pub fn redis_greeting(data: &[u8]) {
     }
     let (_, broken) = ends(data, data.len().max(1));
     if let Some(broken) = broken {
-        is_readable(&broken.explain(&GREETING.quotable(&String::from_utf8_lossy(data))));
+        is_readable(&broken.explain(REDIS, &GREETING.quotable(&String::from_utf8_lossy(data))));
     }
 }
 

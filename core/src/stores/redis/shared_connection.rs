@@ -18,7 +18,7 @@ use super::input::Input;
 use super::outgoing::{Combined, Outgoing};
 use super::shortcut::ShortcutProbe;
 use super::wake_queue::{WakeQueue, Wakers};
-use super::wire::{Broken, lost};
+use super::wire::{Broken, REDIS, lost};
 use crate::error::{Error, Result};
 use crate::platform::clock;
 use crate::platform::mutex::locked;
@@ -349,7 +349,7 @@ impl Drop for Answer<'_> {
 impl End {
     fn explain(&self) -> Error {
         match self {
-            End::Broken(broken) => broken.explain(""),
+            End::Broken(broken) => broken.explain(REDIS, ""),
             End::Lost(error) => lost(io::Error::new(error.kind(), error.clone())),
         }
     }

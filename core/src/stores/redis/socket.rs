@@ -15,7 +15,7 @@ use super::config::Config;
 use super::greeting::{Greeting, Welcome};
 use super::input::Input;
 use super::shortcut::ShortcutProbe;
-use super::wire::lost;
+use super::wire::{REDIS, lost};
 use crate::error::{Error, Kind, Result};
 use crate::platform::{clock, runtime, socket, thread};
 use crate::stores::reach::{self, unknown_host};
@@ -141,7 +141,7 @@ impl Connection {
         let Some((broken, seen)) = &self.input.watch.broken else {
             return Error::new(Kind::Internal, "connect", "a connection broke for no reason");
         };
-        broken.explain(&greeting.map(|greeting| greeting.quotable(seen)).unwrap_or_default())
+        broken.explain(REDIS, &greeting.map(|greeting| greeting.quotable(seen)).unwrap_or_default())
     }
 
     /// Whether every reply that came was read.

@@ -16,7 +16,7 @@ use super::shared_connection::SharedConnection;
 use super::shortcut::ShortcutProbe;
 use super::socket::unreachable;
 use super::wake_queue::WakeQueue;
-use super::wire::{Scripts, lost};
+use super::wire::{REDIS, Scripts, lost};
 use crate::error::Result;
 use crate::platform::stream::{Home, Stream};
 use crate::stores::pipe::Pipe;
@@ -89,7 +89,7 @@ async fn introduce_at_leisure(config: &Config, greeting: &Greeting) -> Result<(P
         };
     }
     match (&input.watch.broken, ended) {
-        (Some((broken, seen)), _) => return Err(broken.explain(&greeting.quotable(seen))),
+        (Some((broken, seen)), _) => return Err(broken.explain(REDIS, &greeting.quotable(seen))),
         (None, Some(error)) if answers.is_empty() => return Err(unreachable(config, error)),
         _ => {}
     }
