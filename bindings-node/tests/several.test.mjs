@@ -5,6 +5,7 @@ import { test } from 'node:test'
 import { inspect } from 'node:util'
 
 import { kit, MultiGuard, MultiLock, Segment, Striped } from '../dist/index.mjs'
+import { atOnce } from './at_once.mjs'
 import { client, program, shared, sleep, stores } from './lib.mjs'
 
 for (const [store, uri] of Object.entries(stores())) {
@@ -190,6 +191,10 @@ test('one of many leads, and others see who', async t => {
       await assert.rejects(election.changed(1n, options), { code: 'invalid_config' })
     }
   }
+})
+
+test('of several changes of one guard at once none ends half', async t => {
+  for (const uri of Object.values(stores())) await atOnce(await client(t, uri))
 })
 
 test('the kit refuses tokens that come too late', () => {

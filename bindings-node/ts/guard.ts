@@ -1,8 +1,8 @@
 import { checked, errorOf, type Failure, isFailure, type LockError, LockLost, mistake, type Origin } from './errors'
-import { type Grant, native, type NativeHandle } from './native'
+import { type Answer, type Grant, native, type NativeHandle } from './native'
 import { callable, type Duration, milliseconds } from './options'
 import { OURS, only } from './ours'
-import { heed, outcome, reactor, unwatch, watch } from './reactor'
+import { begin as ask, heed, outcome, reactor, unwatch, watch } from './reactor'
 import type { LossReason, ReleaseOutcome } from './records'
 import { begin } from './time'
 
@@ -19,6 +19,14 @@ export class Source implements Origin {
 
   get store(): string {
     return this.#client.address
+  }
+
+  /** Gives back what was left to a secret that nobody was told. */
+  async takeBack(secret: string): Promise<ReleaseOutcome> {
+    const lock = checked(this.#client.exported(secret))
+    const { guard } = checked(await outcome<Grant>(ask(lock, 'resume', [secret])))
+    const told = checked(await giveBack(guard))
+    return typeof told === 'string' ? told : told[0]
   }
 }
 
@@ -47,6 +55,8 @@ export class Guard implements AsyncDisposable {
   readonly #origin: Source
   #ended = false
   #over = 'this guard was released already'
+  /** The export under way. */
+  #leaving: Promise<Left> | undefined
   #why: LossReason | undefined
   #losing: AbortController | undefined
   /** Its place among the young, if it is one of them. */
@@ -152,7 +162,7 @@ export class Guard implements AsyncDisposable {
    * lock is not `revocable`. It stays held until it is released. What `callback` throws is an uncaught exception.
    */
   onReleaseRequested(callback: () => void): void {
-    this.#own('on_release_requested')
+    this.#present('on_release_requested')
     callable('on_release_requested', 'callback', callback)
     heed(this.#number, () => queueMicrotask(callback))
   }
@@ -161,10 +171,10 @@ export class Guard implements AsyncDisposable {
    * Makes the lease last at least `ttl` (20 ms to 24 h) from now, and at every renewal.
    *
    * @throws {@link LockLost} when it is not held any more, {@link InvalidConfig}, {@link NotOwned}; {@link Unavailable} when the store did not
-   * answer for `storeTimeout`: the lock stays held for as long as {@link remaining} says.
+   * answer for `storeTimeout`, and the lock stays held for as long as {@link remaining} says, or while it is exported.
    */
   async extend(ttl: Duration): Promise<void> {
-    this.#own('extend')
+    this.#present('extend')
     checked(await outcome(native.extend(reactor(), this.#number, milliseconds('extend', 'ttl', ttl))))
   }
 
@@ -172,10 +182,10 @@ export class Guard implements AsyncDisposable {
    * Has the writer of a read/write lock go on as a reader; other readers come in.
    *
    * @throws {@link Unsupported} for any other lock; {@link LockLost} when it is not held any more; {@link Unavailable} when the store did not
-   * answer for `storeTimeout`: it may yet be done.
+   * answer for `storeTimeout`, so that it may yet be done, or while it is exported, or changed already.
    */
   async downgrade(): Promise<void> {
-    this.#own('downgrade')
+    this.#present('downgrade')
     await this.#change(false)
   }
 
@@ -186,37 +196,67 @@ export class Guard implements AsyncDisposable {
    * @throws As {@link downgrade}.
    */
   async tryUpgrade(): Promise<boolean> {
-    this.#own('upgrade')
+    this.#present('upgrade')
     return this.#change(true)
   }
 
   async #change(writes: boolean): Promise<boolean> {
     const changed = checked(await outcome<boolean>(native.change(reactor(), this.#number, writes)))
-    // Released meanwhile, it keeps the last that it had.
-    if (!this.#ended) [this.#token, this.#epoch] = checked(native.token(reactor(), this.#number))
+    this.#refresh()
     return changed
+  }
+
+  /** Takes up the token of a reader that became the writer; released meanwhile, it keeps the last that it had. */
+  #refresh(): void {
+    if (native.hasGuard(reactor(), this.#number)) [this.#token, this.#epoch] = checked(native.token(reactor(), this.#number))
   }
 
   /**
    * Leaves the lock to a secret, with which `Client.resume` takes it over within `ttl` (20 ms to 24 h), in this
    * process or another, under a higher token. Nobody renews it meanwhile. This guard is dead then. Whoever knows the secret may
-   * take the lock.
+   * take the lock. A {@link release} meanwhile wins.
    *
    * @throws {@link Unsupported} where the layout cannot, or its owner holds the lock more than once; {@link LockLost} when it
-   * was not held any more; {@link Unavailable} when the store did not say, and the lock is given back.
+   * was not held any more; {@link Unavailable} when the store did not say, and the lock is given back, or while it is exported already;
+   * {@link NotOwned} where it is released meanwhile.
    */
   async export(ttl: Duration): Promise<string> {
-    this.#own('export')
-    const told = await outcome<string>(native.export(reactor(), this.#number, milliseconds('export', 'ttl', ttl)))
-    if (isFailure(told)) throw this.#notExported(errorOf(told))
+    this.#present('export')
+    const told = outcome<string>(native.export(reactor(), this.#number, milliseconds('export', 'ttl', ttl)))
+    this.#leaving = told.then(told => this.#left(told))
+    const { secret } = await this.#leaving
+    if (typeof secret === 'string') return secret
+    throw secret
+  }
+
+  /** Takes up how an export ended. */
+  async #left(told: Answer<string>): Promise<Left> {
+    this.#leaving = undefined
+    const failed = isFailure(told) ? errorOf(told) : undefined
+    if (this.#ended) return await this.#recalled(told, failed)
+    if (failed !== undefined) return { secret: this.#notExported(failed), outcome: 'unknown' }
     this.#end()
     this.#over = 'this guard was exported: whoever resumes the secret has the lock'
-    return told
+    return { secret: told as string, outcome: 'unknown' }
+  }
+
+  /** Gives back what was released while it was exported. */
+  async #recalled(told: Answer<string>, failed: LockError | undefined): Promise<Left> {
+    if (failed === undefined) {
+      const recalled = mistake('not_owned', 'export', 'this guard was released while it was exported, so the lock is given back', this.#origin)
+      return { secret: recalled, outcome: await this.#origin.takeBack(told as string).catch(() => 'unknown' as const) }
+    }
+    if (native.hasGuard(reactor(), this.#number)) return { secret: failed, outcome: this.#found(await giveBack(this.#number)) }
+    if (failed instanceof LockLost) this.#why = 'gone'
+    return { secret: failed, outcome: failed instanceof LockLost ? 'expired' : 'unknown' }
   }
 
   /** Unless it is held as before, the store has it no more, or may. */
   #notExported(error: LockError): LockError {
-    if (native.hasGuard(reactor(), this.#number)) return error
+    if (native.hasGuard(reactor(), this.#number)) {
+      this.#refresh()
+      return error
+    }
     this.#end()
     this.#over = 'the export of this guard failed, and it holds nothing any more'
     if (error instanceof LockLost) {
@@ -228,14 +268,21 @@ export class Guard implements AsyncDisposable {
 
   /**
    * Gives the lock back, and says what the store found. `kept`: its owner still holds it. `expired`, `stolen`: it was lost
-   * before. `unknown`: the store did not say; the lock is free when its lease ends.
+   * before. `unknown`: the store did not say; the lock is free when its lease ends. What is asked of it meanwhile ends: an export
+   * is taken back.
    *
    * @throws {@link NotOwned} the second time.
    */
   async release(): Promise<ReleaseOutcome> {
     this.#own('release')
     this.#end()
-    const told = checked(await outcome<ReleaseOutcome | [ReleaseOutcome, LossReason]>(native.release(reactor(), this.#number)))
+    if (this.#leaving !== undefined) return (await this.#leaving).outcome
+    return this.#found(await giveBack(this.#number))
+  }
+
+  /** What a release found. */
+  #found(answer: Answer<Found>): ReleaseOutcome {
+    const told = checked(answer)
     if (typeof told === 'string') return told
     this.#why = told[1]
     return told[0]
@@ -243,16 +290,19 @@ export class Guard implements AsyncDisposable {
 
   /** @internal Gives several of one client back in one write: what became of each, `undefined` for those that were over. */
   static async releaseAll(guards: readonly Guard[]): Promise<(ReleaseOutcome | LockError | undefined)[]> {
+    // Each of these is given back by whoever exports it.
+    const leaving = guards.filter(guard => !guard.#ended && guard.#leaving !== undefined)
+    const recalled = new Map(leaving.map(guard => [guard, guard.release().catch((error: unknown) => error as LockError)]))
     const open = guards.filter(guard => !guard.#ended)
     for (const guard of open) guard.#end()
     const told = open.length === 0 ? [] : checked(await outcome<Ending[]>(native.releaseAll(reactor(), open.map(guard => guard.#number))))
-    return guards.map(guard => {
+    return await Promise.all(guards.map(guard => {
       const ending = told[open.indexOf(guard)]
-      if (ending === undefined) return undefined
+      if (ending === undefined) return recalled.get(guard)
       if (isFailure(ending)) return errorOf(ending)
       guard.#why = ending[1] ?? undefined
       return ending[0]
-    })
+    }))
   }
 
   /** @internal The error for what is asked of it though it is over. */
@@ -274,17 +324,18 @@ export class Guard implements AsyncDisposable {
    * @throws {@link Unsupported} where the layout cannot keep it, {@link InvalidConfig}, {@link NotOwned}.
    */
   holdAtLeastFor(span: Duration): void {
-    this.#own('hold')
+    this.#present('hold')
     checked(native.holdAtLeastFor(reactor(), this.#number, milliseconds('hold', 'span', span)))
   }
 
   /**
-   * Ends a block: gives the lock back, unless the block did.
+   * Ends a block: gives the lock back, unless the block did, or exports it.
    *
    * @throws {@link LockLost} when it was lost; where the block throws too, JavaScript makes a `SuppressedError` of both.
    * `Lock.using` throws the block's alone.
    */
   async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#leaving !== undefined) await this.#leaving
     if (this.#ended) return
     await this.release()
     const lost = this.lossAtEnd()
@@ -307,6 +358,13 @@ export class Guard implements AsyncDisposable {
     if (this.#ended) throw this.overSince(operation)
   }
 
+  /** That it is its own, and stays so. */
+  #present(operation: string): void {
+    this.#own(operation)
+    if (this.#leaving === undefined) return
+    throw mistake('unavailable', operation, 'this guard is being exported; wait for that, then ask again if it is still held', this.#origin)
+  }
+
   /** @internal */
   [Symbol.for('nodejs.util.inspect.custom')](): string {
     const why = this.whyLost
@@ -317,6 +375,19 @@ export class Guard implements AsyncDisposable {
 
 /** For how many milliseconds a guard is young. */
 const YOUTH = 100
+
+/** How an export ended: with the secret, or why there is none; and what became of the lock, for whoever released it meanwhile. */
+interface Left {
+  readonly secret: string | LockError
+  readonly outcome: ReleaseOutcome
+}
+
+/** What a release found, and why the lock was lost, if it was. */
+type Found = ReleaseOutcome | [outcome: ReleaseOutcome, why: LossReason]
+
+function giveBack(number: number): Promise<Answer<Found>> {
+  return outcome<Found>(native.release(reactor(), number))
+}
 
 /** How one of several ended. */
 type Ending = [outcome: ReleaseOutcome, why: LossReason | null] | Failure

@@ -195,7 +195,7 @@ impl Guard {
     ///
     /// Nobody renews it meanwhile, and this guard is dead. Whoever knows the secret may take the lock: treat it as a
     /// password. Raises `Unsupported` where the layout cannot, or its thread holds it more than once: then it is still
-    /// held.
+    /// held. A release by another thread meanwhile wins: then it raises `NotOwned`.
     fn export(&self, py: Python<'_>, ttl: Span) -> PyResult<String> {
         self.held.own("export").map_err(Raised)?;
         let ttl = ttl.check_ttl(py, "export")?;

@@ -49,6 +49,35 @@ def test_a_lock_is_exported_and_resumed(url, name):
         assert again.release() == "released"
 
 
+async def _codes(*asked):
+    """How each ended that was asked in the same moment."""
+    ended = await asyncio.gather(*asked, return_exceptions=True)
+    return [one.code if isinstance(one, lockwright.LockError) else one for one in ended]
+
+
+def test_a_release_wins_over_an_export_under_way(url, name):
+    async def main():
+        async with aio.connect(url) as client:
+            lock = client.lock(name)
+            guard = await lock.acquire_guard()
+            ends = await _codes(guard.export(30), guard.release(), guard.release())
+            # A store in this process may have done the first before the second was asked.
+            if ends != ["not_owned", "released", "not_owned"]:
+                assert ends[1:] == ["not_owned", "not_owned"] and not url.startswith("redis")
+                await (await client.resume(ends[0])).release()
+            assert await (await lock.acquire_guard(timeout=0)).release() == "released"
+            guard = await lock.acquire_guard()
+            secret, *refused = await _codes(guard.export(30), guard.export(30), guard.extend(30))
+            assert not guard.is_held and set(refused) <= {"unavailable", "not_owned"}
+            assert await (await client.resume(secret)).release() == "released"
+            both = client.rwlock(name + "-both")
+            writer = await both.write().acquire_guard()
+            changed, released = await _codes(writer.downgrade(), writer.release())
+            assert changed in (None, "lost") and (changed or not url.startswith("redis")) and released == "released"
+
+    asyncio.run(main())
+
+
 def test_what_cannot_be_exported_is_still_held(url, name):
     with lockwright.connect(url) as client:
         lock = client.rlock(name)

@@ -968,8 +968,9 @@ class Guard(_Around[_native.Guard]):
         """Leaves the lock to a secret, which `Client.resume` takes over within `ttl` seconds, in this process or another.
 
         Nobody renews it meanwhile, and this guard is dead. Whoever knows the secret may take the lock: treat it as a password.
-        Cancelling it gives the lock back. Raises `Unsupported` where the layout cannot, or its task holds it more than once:
-        then it is still held.
+        Cancelling it gives the lock back, and so does a release meanwhile, which wins: then it raises `NotOwned`. Whatever else
+        is asked of the guard until it is done is `Unavailable`. Raises `Unsupported` where the layout cannot, or its task holds
+        it more than once: then it is still held.
         """
         return (await _ask(_native.Reactor.export, self._core, ttl)).secret
 

@@ -8,6 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 
 import { connect as native } from '../../../bindings-node/dist/index.mjs'
 import { aLossThatTheEventLoopHadNoTimeToTell, anExportThatFindsItLost } from '../../../bindings-node/tests/failing_guards.mjs'
+import { atOnce } from '../../../bindings-node/tests/at_once.mjs'
 import { allRefused, rows } from '../../../bindings-node/tests/wrong_arguments.mjs'
 import * as wasm from '../dist/index.js'
 
@@ -47,6 +48,8 @@ async function redis(...words) {
 test('what a method cannot use it refuses by name, at once, and leaves nothing', async () => {
   await allRefused(client, wasm, rows(client, wasm))
 })
+
+test('of several changes of one guard at once none ends half', () => atOnce(client))
 
 test('an export that finds the lock lost tells all of it', () => anExportThatFindsItLost(client, other))
 
@@ -195,10 +198,10 @@ test('what is asked of a guard while it is given back is answered', async () => 
   assert.ok(extended.reason instanceof wasm.LockLost && /released meanwhile/.test(extended.reason.message), extended.reason)
   assert.equal(released.value, 'released')
   const left = await lock.acquire()
-  const [exported, refused] = await Promise.allSettled([left.export('9s'), left.release()])
-  assert.ok(refused.reason instanceof wasm.NotOwned, refused.reason)
+  const [exported, ended] = await Promise.allSettled([left.export('9s'), left.release()])
+  assert.ok(exported.reason instanceof wasm.NotOwned && /released while it was exported/.test(exported.reason.message), exported.reason)
+  assert.equal(ended.value, 'released')
   await left[Symbol.asyncDispose]()
-  await (await lock.resume(exported.value)).release()
   const { write } = client.rwlock('asked-rw')
   const writer = await write.acquire()
   const [, given] = await Promise.allSettled([writer.downgrade(), writer.release()])

@@ -2,6 +2,7 @@ import { errorOf, type Failure, isFailure, type LockError, LockLost, mistake } f
 import { type Duration, milliseconds } from './options.js'
 import type { LossReason, ReleaseOutcome } from './records.js'
 import type { Core } from '../wasm/lockwright.js'
+import { answer } from './reactor.js'
 import type { Running } from './running.js'
 
 /**
@@ -18,7 +19,7 @@ export class Guard implements AsyncDisposable {
   /** How much of what was asked of it is not answered yet. */
   #asking = 0
   /** The export under way. */
-  #leaving: Promise<string> | undefined
+  #leaving: Promise<Left> | undefined
   #why: LossReason | undefined
   #token: bigint
 
@@ -40,9 +41,9 @@ export class Guard implements AsyncDisposable {
     return this.#token
   }
 
-  /** @internal Whether it was released or exported, or is being exported. */
+  /** @internal Whether it was released or exported. */
   get isOver(): boolean {
-    return this.#ended || this.#leaving !== undefined
+    return this.#ended
   }
 
   /** Whether the lock is certainly held at this moment. */
@@ -89,10 +90,10 @@ export class Guard implements AsyncDisposable {
    * Makes the lease last at least `ttl` (20 ms to 24 h) from now, and at every renewal.
    *
    * @throws {@link LockLost} when it is not held any more, {@link InvalidConfig}, {@link NotOwned}; {@link Unavailable} when the store did not
-   * answer for `storeTimeout`: the lock stays held for as long as {@link remaining} says.
+   * answer for `storeTimeout`, and the lock stays held for as long as {@link remaining} says, or while it is exported.
    */
   async extend(ttl: Duration): Promise<void> {
-    this.#own('extend')
+    this.#present('extend')
     const ms = milliseconds('extend', 'ttl', ttl)
     await this.#asks((core, now) => core.extend(now, this.#number, ms), (core, now, ticket) => core.extended(now, this.#number, ticket))
   }
@@ -114,10 +115,10 @@ export class Guard implements AsyncDisposable {
    * Has the writer of a read/write lock go on as a reader; other readers come in.
    *
    * @throws {@link Unsupported} for any other lock; {@link LockLost} when it is not held any more; {@link Unavailable} when the store did not
-   * answer for `storeTimeout`: it may yet be done.
+   * answer for `storeTimeout`, so that it may yet be done, or while it is exported, or changed already.
    */
   async downgrade(): Promise<void> {
-    this.#own('downgrade')
+    this.#present('downgrade')
     await this.#change(false)
   }
 
@@ -128,7 +129,7 @@ export class Guard implements AsyncDisposable {
    * @throws As {@link downgrade}.
    */
   async tryUpgrade(): Promise<boolean> {
-    this.#own('upgrade')
+    this.#present('upgrade')
     return this.#change(true)
   }
 
@@ -147,12 +148,15 @@ export class Guard implements AsyncDisposable {
     const [first] = guards
     if (first === undefined) return []
     const running = first.#running
-    const open = guards.filter(guard => !guard.isOver)
+    // Each of these is given back by whoever exports it.
+    const leaving = guards.filter(guard => !guard.#ended && guard.#leaving !== undefined)
+    const recalled = new Map(leaving.map(guard => [guard, guard.release().catch((error: unknown) => error as LockError)]))
+    const open = guards.filter(guard => !guard.#ended)
     const why = open.map(guard => guard.whyLost)
     const tickets = running.do((core, now) => core.release_all(now, Uint32Array.from(open, guard => guard.#number))) as (number | Failure)[]
     for (const [at, guard] of open.entries()) guard.#end(why[at])
     return Promise.all(guards.map(async guard => {
-      if (!open.includes(guard)) return guard.#over('release')
+      if (!open.includes(guard)) return recalled.get(guard) ?? guard.#over('release')
       const ticket = tickets[open.indexOf(guard)] as number | Failure
       if (isFailure(ticket)) return errorOf(ticket)
       return guard.#released(ticket)
@@ -174,39 +178,71 @@ export class Guard implements AsyncDisposable {
 
   /**
    * Leaves the lock to a secret, with which `Client.resume` takes it over within `ttl` (20 ms to 24 h), in this program or another, under a
-   * higher token. Nobody renews it meanwhile. This guard is dead then. Whoever knows the secret may take the lock.
+   * higher token. Nobody renews it meanwhile. This guard is dead then. Whoever knows the secret may take the lock. A {@link release}
+   * meanwhile wins.
    *
    * @throws {@link Unsupported} where the layout cannot; {@link LockLost} when it was not held any more; {@link Unavailable} when the store did
-   * not say, and the lock is given back.
+   * not say, and the lock is given back, or while it is exported already; {@link NotOwned} where it is released meanwhile.
    */
   async export(ttl: Duration): Promise<string> {
-    this.#own('export')
-    const ms = milliseconds('export', 'ttl', ttl)
-    const leaving = this.#asks((core, now) => core.export(now, this.#number, ms), (core, _, ticket) => core.exported(this.#number, ticket))
-    this.#leaving = leaving
+    this.#present('export')
+    this.#leaving = this.#leave(milliseconds('export', 'ttl', ttl))
+    const { secret } = await this.#leaving
+    if (typeof secret === 'string') return secret
+    throw secret
+  }
+
+  async #leave(ms: number): Promise<Left> {
+    // For whoever is to give it back if nothing comes of this.
+    this.#asking++
     try {
-      const secret = await leaving
-      this.#end()
-      return secret
-    } catch (error) {
-      // Unless it is held as before, the store has it no more, or may.
-      if (this.#running.see(core => core.is_spent(this.#number))) {
-        this.#end(error instanceof LockLost ? 'gone' : undefined)
-        if (error instanceof LockLost) this.#losing?.abort(error)
-      }
-      throw error
-    } finally {
+      const asked = this.#asks((core, now) => core.export(now, this.#number, ms), (core, _, ticket) => core.exported(this.#number, ticket))
+      const secret = await asked.catch((error: unknown) => error as LockError)
       this.#leaving = undefined
+      return this.#ended ? await this.#recalled(secret) : this.#left(secret)
+    } finally {
+      this.#asking--
+      this.#forget()
     }
   }
 
+  /** Takes up how an export ended. */
+  #left(secret: string | LockError): Left {
+    const isLost = secret instanceof LockLost
+    // Unless it is held as before, the store has it no more, or may.
+    if (this.#isSpent()) this.#end(isLost ? 'gone' : undefined)
+    if (isLost) this.#losing?.abort(secret)
+    return { secret, outcome: 'unknown' }
+  }
+
+  /** Gives back what was released while it was exported. */
+  async #recalled(secret: string | LockError): Promise<Left> {
+    if (typeof secret === 'string') {
+      const recalled = mistake('not_owned', 'export', `the guard of lock ${JSON.stringify(this.name)} was released while it was exported, so the lock is given back`)
+      return { secret: recalled, outcome: await takeBack(this.#running, secret).catch(() => 'unknown' as const) }
+    }
+    if (!this.#isSpent()) return { secret, outcome: await this.#giveBack() }
+    if (secret instanceof LockLost) this.#why = 'gone'
+    return { secret, outcome: secret instanceof LockLost ? 'expired' : 'unknown' }
+  }
+
+  #isSpent(): boolean {
+    return this.#running.see(core => core.is_spent(this.#number))
+  }
+
   /**
-   * Gives the lock back, and says what the store found.
+   * Gives the lock back, and says what the store found. What is asked of it meanwhile ends: an export is taken back.
    *
    * @throws {@link NotOwned} when it was released or exported before.
    */
   async release(): Promise<ReleaseOutcome> {
     this.#own('release')
+    if (this.#leaving === undefined) return this.#giveBack()
+    this.#end()
+    return (await this.#leaving).outcome
+  }
+
+  #giveBack(): Promise<ReleaseOutcome> {
     const why = this.whyLost
     const ticket = this.#running.do((core, now) => core.release(now, this.#number))
     this.#end(why)
@@ -214,12 +250,12 @@ export class Guard implements AsyncDisposable {
   }
 
   /**
-   * Releases it, unless that was done.
+   * Releases it, unless that was done, or it is exported.
    *
    * @throws {@link LockLost} when it was lost before.
    */
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#leaving !== undefined) await this.#leaving.catch(() => {})
+    if (this.#leaving !== undefined) await this.#leaving
     if (this.#ended) return
     await this.release()
     const loss = this.lossAtEnd()
@@ -227,7 +263,15 @@ export class Guard implements AsyncDisposable {
   }
 
   #own(operation: string): void {
-    if (this.isOver) throw this.#over(operation)
+    if (this.#ended) throw this.#over(operation)
+  }
+
+  /** That it is its own, and stays so. */
+  #present(operation: string): void {
+    this.#own(operation)
+    if (this.#leaving === undefined) return
+    const leaving = `the guard of lock ${JSON.stringify(this.name)} is being exported; wait for that, then ask again if it is still held`
+    throw mistake('unavailable', operation, leaving)
   }
 
   #over(operation: string): LockError {
@@ -244,6 +288,18 @@ export class Guard implements AsyncDisposable {
   #forget(): void {
     if (this.#ended && this.#asking === 0) this.#running.see(core => core.forget_guard(this.#number))
   }
+}
+
+/** How an export ended: with the secret, or why there is none; and what became of the lock, for whoever released it meanwhile. */
+interface Left {
+  readonly secret: string | LockError
+  readonly outcome: ReleaseOutcome
+}
+
+/** Gives back what was left to a secret that nobody was told. */
+async function takeBack(running: Running, secret: string): Promise<ReleaseOutcome> {
+  const number = await answer<number>(running, (core, now) => core.resume(now, secret, {}))
+  return Guard.make(running, number).release()
 }
 
 function whyLost(running: Running, number: number): LossReason | undefined {

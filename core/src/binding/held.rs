@@ -13,7 +13,7 @@ use super::lost_track;
 use super::operation::{Outcome, Work};
 use super::watch::{Fate, Watch};
 use crate::blocking;
-use crate::client::{Face, Guard};
+use crate::client::{EXPORTED, Face, Guard, RELEASED};
 use crate::error::{Error, Kind, Result};
 use crate::export::Secret;
 use crate::lease::{LossReason, ReleaseOutcome};
@@ -38,6 +38,46 @@ pub struct Held {
     exported: AtomicBool,
 }
 
+/// An export under way, which a release recalls: nobody knows the secret yet.
+#[derive(Debug, Default)]
+struct Leaving {
+    is_recalled: AtomicBool,
+    is_over: AtomicBool,
+    /// What came of it, for whoever recalled it.
+    ending: Mutex<Option<Ending>>,
+    over: Arc<Watch>,
+}
+
+impl Leaving {
+    /// Waits until it is over.
+    fn wait(&self) {
+        self.over.register().wait(blocking::Wait::Park(Duration::MAX), None);
+    }
+
+    /// The same in a task.
+    async fn told(&self) {
+        self.over.clone().told().await;
+    }
+
+    /// How the hold ended, once it is over; not known of an export that was cut off.
+    fn ending(&self) -> Ending {
+        locked(&self.ending).clone().unwrap_or_else(|| Ending::new(ReleaseOutcome::Unknown, None))
+    }
+}
+
+/// Whoever exports. Dropping it tells whoever waits for that.
+struct Leaver {
+    leaving: Arc<Leaving>,
+    taken: Taken,
+}
+
+impl Drop for Leaver {
+    fn drop(&mut self) {
+        self.leaving.is_over.store(true, Ordering::Relaxed);
+        self.leaving.over.ring(Fate::Over);
+    }
+}
+
 #[derive(Debug)]
 struct State {
     /// `None` once it was released.
@@ -45,12 +85,21 @@ struct State {
     /// Why it was lost, for whoever asks after the release.
     why: Option<LossReason>,
     watch: Option<Arc<Watch>>,
+    /// The export under way, unless it was recalled.
+    leaving: Option<Arc<Leaving>>,
+}
+
+impl State {
+    /// The export under way. One whose task is gone has given the lock back.
+    fn leaving(&self) -> Option<&Arc<Leaving>> {
+        self.leaving.as_ref().filter(|leaving| !leaving.is_over.load(Ordering::Relaxed))
+    }
 }
 
 /// How things stand with a [`Held`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It was not given back yet.
+    /// It was not given back yet. It may be on its way to a secret.
     Open,
     /// It was released or exported.
     Released,
@@ -100,6 +149,14 @@ pub(super) fn part(writes: bool) -> Share {
     if writes { Share::WRITE } else { Share::READ }
 }
 
+/// What a release has to do with.
+enum Released {
+    /// It gives this back.
+    Here(Taken),
+    /// Whoever exports gives it back.
+    Leaving(Arc<Leaving>),
+}
+
 /// A hold being given back. Dropping it tells whoever waits for its loss that there will be none.
 #[derive(Debug)]
 pub struct Taken {
@@ -128,7 +185,7 @@ impl Held {
             token: AtomicU64::new(token.n),
             epoch: token.epoch,
             depth: guard.depth(),
-            state: Mutex::new(State { guard: Some(Arc::new(guard)), why: None, watch: None }),
+            state: Mutex::new(State { guard: Some(Arc::new(guard)), why: None, watch: None, leaving: None }),
             in_use: RwLock::new(()),
             exported: AtomicBool::new(false),
         }
@@ -157,12 +214,10 @@ impl Held {
     /// How things stand in this process.
     pub fn standing(&self) -> Standing {
         if self.is_inherited() {
-            Standing::Inherited
-        } else if locked(&self.state).guard.is_none() {
-            Standing::Released
-        } else {
-            Standing::Open
+            return Standing::Inherited;
         }
+        let state = locked(&self.state);
+        if state.guard.is_none() && state.leaving().is_none() { Standing::Released } else { Standing::Open }
     }
 
     fn is_inherited(&self) -> bool {
@@ -207,11 +262,26 @@ impl Held {
 
     /// The error for whoever uses one that was given back.
     pub fn over(&self, operation: &'static str) -> Error {
-        let message = match self.exported.load(Ordering::Relaxed) {
-            true => "this guard was exported: whoever resumes the secret has the lock",
-            false => "this guard was released already",
-        };
+        let message = if self.exported.load(Ordering::Relaxed) { EXPORTED } else { RELEASED };
         self.error(Kind::NotOwned, operation, message)
+    }
+
+    /// Why there is nothing to ask.
+    fn absent(&self, state: &State, operation: &'static str) -> Error {
+        if state.leaving().is_none() {
+            return self.over(operation);
+        }
+        let message = "this guard is being exported; wait for that, then ask again if it is still held";
+        self.error(Kind::Unavailable, operation, message)
+    }
+
+    /// The core's guard.
+    ///
+    /// # Errors
+    /// `not_owned` once it was given back, `unavailable` while it is exported.
+    fn present(&self, operation: &'static str) -> Result<Arc<blocking::Guard>> {
+        let state = locked(&self.state);
+        state.guard.clone().ok_or_else(|| self.absent(&state, operation))
     }
 
     /// The error of a block in which it was lost.
@@ -243,14 +313,14 @@ impl Held {
     fn using<T>(&self, operation: &'static str, work: impl FnOnce(&blocking::Guard) -> Result<T>) -> Result<T> {
         self.own(operation)?;
         let _in_use = self.in_use.read().unwrap_or_else(PoisonError::into_inner);
-        let guard = locked(&self.state).guard.clone();
-        work(&*guard.ok_or_else(|| self.over(operation))?)
+        let guard = self.present(operation)?;
+        work(&guard)
     }
 
     /// Makes the lease last at least `ttl` from now, and at every renewal.
     ///
     /// # Errors
-    /// As [`blocking::Guard::extend`], and `not_owned`.
+    /// As [`blocking::Guard::extend`], and `not_owned`; `unavailable` while it is exported.
     pub fn extend(&self, ttl: Duration) -> Result<()> {
         self.using("extend", |guard| guard.extend(ttl))
     }
@@ -261,7 +331,7 @@ impl Held {
     /// As [`Guard::begin_extend`], and `not_owned`.
     pub fn begin_extend(&self, ttl: Duration) -> Result<Work> {
         self.own("extend")?;
-        let begun = self.ask(|guard| guard.begin_extend(ttl)).ok_or_else(|| self.over("extend"))??;
+        let begun = self.present("extend")?.begin_extend(ttl)?;
         Ok(Box::pin(async move { begun.await.map(|()| Outcome::DONE) }))
     }
 
@@ -284,7 +354,7 @@ impl Held {
     /// As [`Guard::begin_change`], and `not_owned`.
     pub fn begin_change(self: Arc<Self>, writes: bool) -> Result<Work> {
         self.own("change")?;
-        let begun = self.ask(|guard| guard.begin_change(part(writes))).ok_or_else(|| self.over("change"))??;
+        let begun = self.present("change")?.begin_change(part(writes))?;
         Ok(Box::pin(async move {
             let changed = begun.await?;
             self.refresh_token();
@@ -308,7 +378,10 @@ impl Held {
         self.own(operation)?;
         let _alone = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
         let mut state = locked(&self.state);
-        let guard = state.guard.as_mut().ok_or_else(|| self.over(operation))?;
+        if state.guard.is_none() {
+            return Err(self.absent(&state, operation));
+        }
+        let guard = state.guard.as_mut().ok_or_else(|| lost_track(operation))?;
         Arc::get_mut(guard).ok_or_else(|| lost_track(operation))?.hold_at_least_for(span)
     }
 
@@ -345,12 +418,27 @@ impl Held {
     /// Takes away what is held: whoever has it gives it back.
     ///
     /// # Errors
-    /// `forked`, `not_owned`.
+    /// `forked`, `not_owned`; `unavailable` while it is exported.
     pub fn take(&self, operation: &'static str) -> Result<Taken> {
         self.own(operation)?;
-        let mut state = locked(&self.state);
-        let guard = state.guard.take().ok_or_else(|| self.over(operation))?;
+        self.taken(&mut locked(&self.state), operation)
+    }
+
+    fn taken(&self, state: &mut State, operation: &'static str) -> Result<Taken> {
+        let guard = state.guard.take().ok_or_else(|| self.absent(state, operation))?;
         Ok(Taken { guard: Some(guard), watch: state.watch.take() })
+    }
+
+    /// Takes away what is to be released, or recalls the export that has it.
+    fn take_or_recall(&self, operation: &'static str) -> Result<Released> {
+        self.own(operation)?;
+        let mut state = locked(&self.state);
+        let Some(leaving) = state.leaving().cloned() else {
+            return Ok(Released::Here(self.taken(&mut state, operation)?));
+        };
+        state.leaving = None;
+        leaving.is_recalled.store(true, Ordering::Relaxed);
+        Ok(Released::Leaving(leaving))
     }
 
     /// The core's guard of what was taken away, once nobody uses it any more, which may take a while.
@@ -370,7 +458,13 @@ impl Held {
     /// # Errors
     /// `forked`, `not_owned`.
     pub fn release(&self) -> Result<Ending> {
-        let mut taken = self.take("release")?;
+        let mut taken = match self.take_or_recall("release")? {
+            Released::Here(taken) => taken,
+            Released::Leaving(leaving) => {
+                leaving.wait();
+                return Ok(leaving.ending());
+            }
+        };
         let guard: blocking::Guard = self.sole(&mut taken, "release")?.into_face();
         let why = guard.why_lost();
         let ending = Ending::new(guard.release()?, why);
@@ -386,13 +480,24 @@ impl Held {
         self: Arc<Self>,
         strictly: bool,
     ) -> Result<impl Future<Output = Result<Outcome>> + Send + use<>> {
-        let mut taken = self.take("release")?;
-        let guard = self.sole(&mut taken, "release")?;
+        let released = match self.take_or_recall("release")? {
+            Released::Here(mut taken) => Ok((self.sole(&mut taken, "release")?, taken)),
+            Released::Leaving(leaving) => Err(leaving),
+        };
         Ok(async move {
-            let ending = Ending::of(guard).await?;
-            self.ended(&ending);
-            // Whoever waits for its loss is told after why it was lost is known.
-            drop(taken);
+            let ending = match released {
+                Ok((guard, taken)) => {
+                    let ending = Ending::of(guard).await?;
+                    self.ended(&ending);
+                    // Whoever waits for its loss is told after why it was lost is known.
+                    drop(taken);
+                    ending
+                }
+                Err(leaving) => {
+                    leaving.told().await;
+                    leaving.ending()
+                }
+            };
             match &ending.why {
                 Some(why) if strictly => Err(self.loss(why)),
                 _ => Ok(Outcome::Ended(ending)),
@@ -400,40 +505,88 @@ impl Held {
         })
     }
 
-    /// Leaves the lock to a secret.
+    /// Leaves the lock to a secret, unless it is released meanwhile.
     ///
     /// # Errors
-    /// As [`blocking::Guard::export`], and `not_owned`.
+    /// As [`blocking::Guard::export`], and `not_owned`; `unavailable` while another export is under way.
     pub fn export(&self, ttl: Duration) -> Result<Secret> {
-        let mut taken = self.take("export")?;
-        let mut guard: blocking::Guard = self.sole(&mut taken, "export")?.into_face();
-        let secret = guard.export(ttl);
-        self.exported(taken, guard.into_face(), secret)
+        let mut leaver = self.leave()?;
+        let mut guard: blocking::Guard = self.sole(&mut leaver.taken, "export")?.into_face();
+        let secret = guard.export_unless(ttl, || self.is_recalled(&leaver));
+        if let Some(guard) = self.exported(&mut leaver, guard.into_face(), &secret) {
+            let guard: blocking::Guard = guard.into_face();
+            let why = guard.why_lost();
+            self.recalled(&leaver, Ending::new(guard.release()?, why));
+        }
+        secret
     }
 
     /// The same as a job.
     ///
     /// # Errors
-    /// `forked`, `not_owned`.
+    /// `forked`, `not_owned`; `unavailable` while another export is under way.
     pub fn begin_export(self: Arc<Self>, ttl: Duration) -> Result<Work> {
-        let mut taken = self.take("export")?;
-        let mut guard = self.sole(&mut taken, "export")?;
+        let mut leaver = self.leave()?;
+        let mut guard = self.sole(&mut leaver.taken, "export")?;
         Ok(Box::pin(async move {
-            let secret = guard.export(ttl).await;
-            self.exported(taken, guard, secret).map(Outcome::Secret)
+            let secret = guard.export_unless(ttl, || self.is_recalled(&leaver)).await;
+            if let Some(guard) = self.exported(&mut leaver, guard, &secret) {
+                self.recalled(&leaver, Ending::of(guard).await?);
+            }
+            secret.map(Outcome::Secret)
         }))
     }
 
-    /// Takes up how an export ended: one that changed nothing leaves it as it was.
-    fn exported(&self, mut taken: Taken, guard: Guard, secret: Result<Secret>) -> Result<Secret> {
-        if secret.is_ok() {
-            self.exported.store(true, Ordering::Relaxed);
-        } else if !guard.is_over() {
-            let mut state = locked(&self.state);
-            state.watch = taken.watch.take();
-            state.guard = Some(Arc::new(guard.into_face()));
+    /// Takes away what is to be exported; it may be recalled from now on.
+    fn leave(&self) -> Result<Leaver> {
+        self.own("export")?;
+        let mut state = locked(&self.state);
+        let taken = self.taken(&mut state, "export")?;
+        let leaving = Arc::new(Leaving::default());
+        state.leaving = Some(leaving.clone());
+        Ok(Leaver { leaving, taken })
+    }
+
+    /// Whether a release recalled what was exported just now. None can any more.
+    fn is_recalled(&self, leaver: &Leaver) -> bool {
+        let mut state = locked(&self.state);
+        state.leaving = None;
+        let is_recalled = leaver.leaving.is_recalled.load(Ordering::Relaxed);
+        self.exported.store(!is_recalled, Ordering::Relaxed);
+        is_recalled
+    }
+
+    /// Takes up how an export ended: one that changed nothing leaves the guard as it was, or returns it for whoever
+    /// recalled it.
+    fn exported(&self, leaver: &mut Leaver, guard: Guard, secret: &Result<Secret>) -> Option<Guard> {
+        let mut state = locked(&self.state);
+        state.leaving = None;
+        let is_recalled = leaver.leaving.is_recalled.load(Ordering::Relaxed);
+        let (outcome, why) = match secret {
+            Ok(_) => return None,
+            Err(_) if !guard.is_over() && is_recalled => return Some(guard),
+            Err(_) if !guard.is_over() => {
+                state.watch = leaver.taken.watch.take();
+                state.guard = Some(Arc::new(guard.into_face()));
+                return None;
+            }
+            Err(error) => match error.kind() {
+                Kind::NotOwned => (ReleaseOutcome::Released, None),
+                Kind::Lost => (ReleaseOutcome::Expired, Some(LossReason::Gone)),
+                _ => (ReleaseOutcome::Unknown, None),
+            },
+        };
+        drop(state);
+        if is_recalled {
+            self.recalled(leaver, Ending::new(outcome, why));
         }
-        secret
+        None
+    }
+
+    /// Keeps how a hold ended that was released while it was exported.
+    fn recalled(&self, leaver: &Leaver, ending: Ending) {
+        self.ended(&ending);
+        *locked(&leaver.leaving.ending) = Some(ending);
     }
 
     /// Lets the lease run out, for one that a collector found: it may come in the middle of what the lock protects. For
@@ -454,20 +607,43 @@ impl Held {
 #[derive(Debug)]
 pub struct Group {
     /// What was taken of each, or why nothing was.
-    taken: Vec<std::result::Result<Taken, Option<Error>>>,
+    taken: Vec<std::result::Result<Taken, Untaken>>,
     /// Whether they are of a block, in which a loss is an error and one that is over already none.
     of_block: bool,
+}
+
+/// Why nothing was taken.
+#[derive(Debug)]
+enum Untaken {
+    /// It was over before its block was.
+    Over,
+    /// It cannot be released.
+    Refused(Error),
+    /// Whoever exports it gives it back.
+    Leaving(Arc<Leaving>),
 }
 
 impl Group {
     /// Takes away what is held.
     fn take(all: &[Arc<Held>], of_block: bool) -> Self {
         let take = |held: &Arc<Held>| match held.standing() {
-            Standing::Open => held.take("release").map_err(Some),
-            _ if of_block => Err(None),
-            _ => Err(held.is_open("release").err()),
+            Standing::Released | Standing::Inherited if of_block => Err(Untaken::Over),
+            _ => match held.take_or_recall("release") {
+                Ok(Released::Here(taken)) => Ok(taken),
+                Ok(Released::Leaving(leaving)) => Err(Untaken::Leaving(leaving)),
+                Err(error) => Err(Untaken::Refused(error)),
+            },
         };
         Group { taken: all.iter().map(take).collect(), of_block }
+    }
+
+    /// The exports under way that were recalled.
+    fn leaving(&self) -> Vec<Arc<Leaving>> {
+        let leaving = |taken: &std::result::Result<Taken, Untaken>| match taken {
+            Err(Untaken::Leaving(leaving)) => Some(leaving.clone()),
+            _ => None,
+        };
+        self.taken.iter().filter_map(leaving).collect()
     }
 
     /// The core's guards of those, which are to be released; once nobody uses them any more, which may take a while.
@@ -476,7 +652,7 @@ impl Group {
         for (held, taken) in all.iter().zip(&mut self.taken) {
             match taken.as_mut().map(|taken| held.sole(taken, "release")) {
                 Ok(Ok(guard)) => guards.push(guard),
-                Ok(Err(error)) => *taken = Err(Some(error)),
+                Ok(Err(error)) => *taken = Err(Untaken::Refused(error)),
                 Err(_) => {}
             }
         }
@@ -490,6 +666,7 @@ impl Group {
         let guards = group.guards(all);
         let why = known(&guards);
         let ended = Ending::each(why, MultiGuard::of(guards).into_face::<blocking::Blocking>().release_each());
+        group.leaving().iter().for_each(|leaving| leaving.wait());
         group.told(all, ended)
     }
 
@@ -499,23 +676,30 @@ impl Group {
         let guards = group.guards(&all);
         Box::pin(async move {
             let ended = Ending::of_all(guards).await;
+            for leaving in group.leaving() {
+                leaving.told().await;
+            }
             Ok(Outcome::AllEnded(group.told(&all, ended)))
         })
     }
 
     fn told(self, all: &[Arc<Held>], ended: Vec<Result<Ending>>) -> Vec<Result<Ending>> {
         let mut ended = ended.into_iter();
-        let told = |(held, taken): (&Arc<Held>, std::result::Result<Taken, Option<Error>>)| match taken {
-            Err(None) => Ok(Ending::new(ReleaseOutcome::Released, None)),
-            Err(Some(error)) => Err(error),
-            // Whoever waits for its loss is told after why it was lost is known.
-            Ok(_taken) => {
-                let ending = ended.next().unwrap_or_else(|| Err(lost_track("release")))?;
-                held.ended(&ending);
-                match &ending.why {
-                    Some(why) if self.of_block => Err(held.loss(why)),
-                    _ => Ok(ending),
+        let told = |(held, taken): (&Arc<Held>, std::result::Result<Taken, Untaken>)| {
+            let ending = match taken {
+                Err(Untaken::Over) => Ending::new(ReleaseOutcome::Released, None),
+                Err(Untaken::Refused(error)) => return Err(error),
+                Err(Untaken::Leaving(leaving)) => leaving.ending(),
+                // Whoever waits for its loss is told after why it was lost is known.
+                Ok(_taken) => {
+                    let ending = ended.next().unwrap_or_else(|| Err(lost_track("release")))?;
+                    held.ended(&ending);
+                    ending
                 }
+            };
+            match &ending.why {
+                Some(why) if self.of_block => Err(held.loss(why)),
+                _ => Ok(ending),
             }
         };
         all.iter().zip(self.taken).map(told).collect()
@@ -595,6 +779,75 @@ mod tests {
             panic!("not ended")
         };
         assert!(matches!(&all[..], [Ok(_)]) && guard.standing() == Standing::Released);
+    }
+
+    #[tokio::test]
+    async fn a_release_wins_over_an_export_under_way_and_all_else_is_refused() {
+        const TTL: Duration = Duration::from_secs(10);
+        let client = client();
+        for (ttl, code) in [(TTL, "not_owned"), (Duration::ZERO, "invalid_config")] {
+            for in_group in [false, true] {
+                let guard = Arc::new(held(&client, "x"));
+                let export = guard.clone().begin_export(ttl).unwrap();
+                let refused = [
+                    guard.begin_extend(TTL).err(),
+                    guard.clone().begin_change(false).err(),
+                    guard.clone().begin_export(TTL).err(),
+                    guard.hold_at_least_for(TTL).err(),
+                ];
+                assert!(refused.iter().all(|error| error.as_ref().is_some_and(|error| error.code() == "unavailable")));
+                assert_eq!(guard.standing(), Standing::Open);
+                let release: Work = match in_group {
+                    true => Group::begin_release(vec![guard.clone()], false),
+                    false => Box::pin(guard.clone().begin_release(false).unwrap()),
+                };
+                assert_eq!((guard.standing(), guard.release().unwrap_err().code()), (Standing::Released, "not_owned"));
+                let (exported, released) = tokio::join!(export, release);
+                assert_eq!(exported.unwrap_err().code(), code);
+                let ending = match released.unwrap() {
+                    Outcome::Ended(ending) => ending,
+                    Outcome::AllEnded(mut all) => all.remove(0).unwrap(),
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!((ending.outcome, ending.why), (ReleaseOutcome::Released, None));
+                assert!(client.lock("x").try_acquire().unwrap().is_some());
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_releases_waits_for_the_export_under_way() {
+        let client = client();
+        let guard = Arc::new(held(&client, "x"));
+        let export = guard.clone().begin_export(Duration::from_secs(10)).unwrap();
+        let thread = std::thread::spawn({
+            let guard = guard.clone();
+            move || guard.release()
+        });
+        while guard.standing() == Standing::Open {
+            std::thread::yield_now();
+        }
+        assert_eq!(export.await.unwrap_err().code(), "not_owned");
+        assert_eq!(thread.join().unwrap().unwrap().outcome, ReleaseOutcome::Released);
+        assert!(client.lock("x").try_acquire().unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn an_export_that_is_cut_off_ends_the_release_that_recalled_it() {
+        let client = client();
+        for is_recalled in [true, false] {
+            let guard = Arc::new(held(&client, "x"));
+            let export = guard.clone().begin_export(Duration::from_secs(10)).unwrap();
+            let release = is_recalled.then(|| guard.clone().begin_release(false).unwrap());
+            drop(export);
+            if let Some(release) = release {
+                let Ok(Outcome::Ended(ending)) = release.await else { panic!("not ended") };
+                assert_eq!(ending.outcome, ReleaseOutcome::Unknown);
+            }
+            let over = guard.begin_extend(Duration::from_secs(10)).err().map(|error| error.code());
+            assert_eq!((guard.standing(), over), (Standing::Released, Some("not_owned")));
+            assert!(client.lock("x").acquire().unwrap().is_held());
+        }
     }
 
     #[test]

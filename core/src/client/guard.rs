@@ -26,8 +26,8 @@ use crate::time::Time;
 use crate::token::Token;
 
 /// What is wrong with a guard that is used again.
-const RELEASED: &str = "this guard was released already";
-const EXPORTED: &str = "this guard was exported: whoever resumes the secret has the lock";
+pub(crate) const RELEASED: &str = "this guard was released already";
+pub(crate) const EXPORTED: &str = "this guard was exported: whoever resumes the secret has the lock";
 const LEFT: &str = "the export of this guard failed, and it holds nothing any more";
 
 #[derive(Clone)]
@@ -265,11 +265,8 @@ impl Change {
         match (settled, hold.why_lost()) {
             (Settled::Changed(true), _) => Ok(true),
             (Settled::Refused(Refusal::Failed(error)), None) => Err(error.clone().on_lock(entry.name.clone())),
-            (_, None) => Ok(false),
-            (_, Some(reason)) => {
-                let message = format!("the lock is no longer held: {}", reason.sentence());
-                Err(Error::new(Kind::Lost, "change", message).on_lock(entry.name.clone()))
-            }
+            (_, None) if !hold.is_over() => Ok(false),
+            (_, reason) => Err(no_longer_held("change", entry, reason)),
         }
     }
 
@@ -299,9 +296,13 @@ pub(crate) fn extended(entry: &Entry, hold: &Hold, settled: &Settled) -> Result<
         }
         _ => {}
     }
-    let why = hold.why_lost().map_or("it was released meanwhile", |reason| reason.sentence());
-    let message = format!("the lock is no longer held: {why}");
-    Err(Error::new(Kind::Lost, "extend", message).on_lock(entry.name.clone()))
+    Err(no_longer_held("extend", entry, hold.why_lost()))
+}
+
+/// The error for what was asked of a hold that is lost for that reason, or else was released meanwhile.
+fn no_longer_held(operation: &'static str, entry: &Entry, reason: Option<LossReason>) -> Error {
+    let why = reason.map_or("it was released meanwhile", |reason| reason.sentence());
+    Error::new(Kind::Lost, operation, format!("the lock is no longer held: {why}")).on_lock(entry.name.clone())
 }
 
 /// A release or an extension under way.

@@ -202,6 +202,11 @@ impl Hold {
         fence.run("a callback of on_lost", || drop(before));
     }
 
+    /// Whether it was released, or exported.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn poll_lost(&self, context: &Context<'_>) -> Poll<LossReason> {
         if let Some(reason) = self.lost() {
             return Poll::Ready(reason);

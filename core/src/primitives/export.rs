@@ -91,7 +91,26 @@ impl Exporting {
             }
             _ => Error::new(Kind::Lost, "export", "the lock was no longer held; acquire it again"),
         };
-        Err(error.on_lock(name.clone()).on_store(self.holding.engine.store.address().clone()))
+        Err(self.explain(error))
+    }
+
+    /// It was released before anybody was told the secret.
+    fn recalled(&self) -> Error {
+        let message = "this guard was released while it was exported, so the lock is given back";
+        self.explain(Error::new(Kind::NotOwned, "export", message))
+    }
+
+    fn explain(&self, error: Error) -> Error {
+        let Holding { engine, entry, .. } = &self.holding;
+        error.on_lock(entry.name.clone()).on_store(engine.store.address().clone())
+    }
+}
+
+/// Who has the lock now, if that is a secret.
+fn exported_to(settled: &Settled) -> Option<AttemptId> {
+    match settled {
+        Settled::Exported(secret) => Some(*secret),
+        _ => None,
     }
 }
 
@@ -150,12 +169,26 @@ impl Guard {
     /// leave the guard as it was. `lost` when it was not held any more; `unavailable` when the store did not say, and
     /// the lock is given back; `forked`.
     pub async fn export(&mut self, ttl: Duration) -> Result<Secret> {
+        self.export_unless(ttl, || false).await
+    }
+
+    /// The same, but that a lock which was exported is given back where it is `recalled` by then: `not_owned`.
+    pub(crate) async fn export_unless(&mut self, ttl: Duration, recalled: impl FnOnce() -> bool) -> Result<Secret> {
         let mut exporting = self.start_export(ttl)?;
+        let Holding { engine, entry, .. } = exporting.holding.clone();
         if let Some(effects) = exporting.effects.take() {
-            exporting.holding.engine.perform_async(&exporting.holding.entry, effects, None).await;
+            engine.perform_async(&entry, effects, None).await;
         }
         let settled = poll_fn(|context| exporting.waiter.poll(context)).await;
-        self.exported(&exporting, settled)
+        let secret = exported_to(&settled);
+        let told = self.exported(&exporting, settled);
+        match secret.filter(|_| recalled()) {
+            Some(secret) => {
+                engine.perform_async(&entry, entry.retract(&engine, secret), None).await;
+                Err(exporting.recalled())
+            }
+            None => told,
+        }
     }
 }
 
@@ -209,12 +242,26 @@ impl Guard<Blocking> {
     /// # Errors
     /// As there.
     pub fn export(&mut self, ttl: Duration) -> Result<Secret> {
+        self.export_unless(ttl, || false)
+    }
+
+    /// See the async [`export_unless`](crate::Guard::export_unless).
+    pub(crate) fn export_unless(&mut self, ttl: Duration, recalled: impl FnOnce() -> bool) -> Result<Secret> {
         let mut exporting = self.start_export(ttl)?;
+        let Holding { engine, entry, .. } = exporting.holding.clone();
         if let Some(effects) = exporting.effects.take() {
-            exporting.holding.engine.perform(&exporting.holding.entry, effects, None);
+            engine.perform(&entry, effects, None);
         }
         let settled = exporting.waiter.park_until_settled();
-        self.exported(&exporting, settled)
+        let secret = exported_to(&settled);
+        let told = self.exported(&exporting, settled);
+        match secret.filter(|_| recalled()) {
+            Some(secret) => {
+                engine.perform(&entry, entry.retract(&engine, secret), None);
+                Err(exporting.recalled())
+            }
+            None => told,
+        }
     }
 }
 

@@ -82,7 +82,7 @@ impl Guard {
     /// `store_timeout`: it may yet be done; what the store says when it refuses for good. Then it is the writer as
     /// before.
     pub async fn downgrade(&self) -> Result<()> {
-        downgraded(self.begin_change(Share::READ)?.await?)
+        self.begin_change(Share::READ)?.await.map(drop)
     }
 
     /// A reader becomes the writer, with a new token, if it is the only reader; else nothing changes and the answer is
@@ -96,8 +96,9 @@ impl Guard {
     }
 }
 
-fn downgraded(done: bool) -> Result<()> {
-    if done { Ok(()) } else { Err(not_downgraded()) }
+/// Whether it holds what it was `to`: a writer can always be a reader.
+fn changed(done: bool, to: Share) -> Result<bool> {
+    if done || to != Share::READ { Ok(done) } else { Err(not_downgraded()) }
 }
 
 impl<F: Face> Guard<F> {
@@ -108,7 +109,8 @@ impl<F: Face> Guard<F> {
     /// # Errors
     /// As there.
     pub fn begin_change(&self, to: Share) -> Result<impl Future<Output = Result<bool>> + Send + use<F>> {
-        Ok(self.start_change(to)?.finish())
+        let begun = self.start_change(to)?;
+        Ok(async move { changed(begun.finish().await?, to) })
     }
 }
 
@@ -118,7 +120,7 @@ impl Guard<Blocking> {
     /// # Errors
     /// As there.
     pub fn downgrade(&self) -> Result<()> {
-        downgraded(self.start_change(Share::READ)?.finish_here()?)
+        changed(self.start_change(Share::READ)?.finish_here()?, Share::READ).map(drop)
     }
 
     /// See the async [`try_upgrade`](Guard::try_upgrade).

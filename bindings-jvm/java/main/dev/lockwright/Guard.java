@@ -234,9 +234,11 @@ public final class Guard implements AutoCloseable {
 
   /**
    * Leaves the lock to a secret, which {@link Client#resume} takes over within {@code ttl}, in this process or another. Nobody renews it
-   * meanwhile, and this guard is dead. Whoever knows the secret may take the lock: treat it as a password.
+   * meanwhile, and this guard is dead. Whoever knows the secret may take the lock: treat it as a password. A release meanwhile wins.
    *
    * @throws LockException.Unsupported where the layout cannot, or its owner holds it more than once: then it is still held
+   * @throws LockException.NotOwned when it was released, also meanwhile
+   * @throws LockException.Unavailable when the store did not say, and the lock is given back; or while it is exported already
    */
   public String export(Duration ttl) {
     String secret = (String) await(Verb.EXPORT, Verb.BEGIN_EXPORT, request -> request.span("export", "ttl", ttl));
