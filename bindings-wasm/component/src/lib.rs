@@ -442,7 +442,7 @@ impl api::GuestGuard for Guard {
         let ttl = Duration::from_millis(ttl);
         self.answered(
             |engine, now, guard| engine.export(now, guard, ttl),
-            |engine, _, guard, ticket| engine.exported(guard, ticket),
+            |engine, now, guard, ticket| engine.exported(now, guard, ticket),
         )
         .await
     }

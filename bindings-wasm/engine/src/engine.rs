@@ -310,7 +310,7 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    fn settle(&mut self, now: Time, ticket: Ticket, result: Settled<Hold>) {
+    pub(crate) fn settle(&mut self, now: Time, ticket: Ticket, result: Settled<Hold>) {
         let Some(lock) = self.unwanted.remove(&ticket) else {
             if ticket > 0 {
                 self.results.insert(ticket, result);

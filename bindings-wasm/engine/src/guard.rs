@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use lockwright_machines::error::{Error, Kind, Result};
+use lockwright_machines::error::{Error, Kind, Result, being_exported, recalled};
 use lockwright_machines::lease::{LossReason, ReleaseOutcome};
 use lockwright_machines::machine::{Event, Hold as _, Settled};
 use lockwright_machines::options::AcquireOptions;
@@ -85,8 +85,17 @@ impl<S: Store> Engine<S> {
     }
 
     /// # Errors
-    /// `not_owned` where it was given back already.
+    /// `not_owned` where it was given back already, `unavailable` while it is exported.
     fn check_held(&self, guard: &Guard, operation: &'static str) -> Result<()> {
+        if guard.is_leaving && !guard.is_over {
+            return Err(self.on_guard(guard, being_exported(operation)));
+        }
+        self.check_not_over(guard, operation)
+    }
+
+    /// # Errors
+    /// `not_owned` where it was given back already.
+    fn check_not_over(&self, guard: &Guard, operation: &'static str) -> Result<()> {
         if guard.is_over {
             let error = Error::new(Kind::NotOwned, operation, "this guard was released or exported already");
             return Err(self.on_guard(guard, error));
@@ -116,10 +125,15 @@ impl<S: Store> Engine<S> {
     }
 
     fn begin_release(&mut self, now: Time, guard: &mut Guard) -> Result<Ticket> {
-        self.check_held(guard, "release")?;
+        self.check_not_over(guard, "release")?;
         guard.is_over = true;
         let (hold, token, waiter) = (guard.hold.id(), guard.hold.shown(), self.next_ticket());
-        self.tell(now, guard.lock, Event::Release { hold, token, waiter });
+        if guard.is_leaving {
+            // What the store finds is known only once the export was answered, and it is taken back.
+            self.settle(now, waiter, Settled::Released(ReleaseOutcome::Unknown));
+        } else {
+            self.tell(now, guard.lock, Event::Release { hold, token, waiter });
+        }
         Ok(waiter)
     }
 
@@ -216,26 +230,25 @@ impl<S: Store> Engine<S> {
     /// The secret of an export that is [settled](Self::is_settled).
     ///
     /// # Errors
-    /// `unsupported` where the layout cannot, which leaves the guard as it was; `lost`, `unavailable`.
-    pub fn exported(&mut self, guard: &mut Guard, ticket: Ticket) -> Result<String> {
-        let error = match self.take(ticket) {
-            Some(Settled::Exported(attempt)) => {
-                guard.is_over = true;
-                return Ok(secret::text(attempt, &guard.spot.name));
+    /// `unsupported` where the layout cannot, which leaves the guard as it was; `lost`, `unavailable`; `not_owned`
+    /// where the guard was released meanwhile: the lock is given back.
+    pub fn exported(&mut self, now: Time, guard: &mut Guard, ticket: Ticket) -> Result<String> {
+        let settled = self.take(ticket).unwrap_or(Settled::Released(ReleaseOutcome::Unknown));
+        let is_released = guard.is_over;
+        guard.is_leaving = false;
+        guard.is_over = is_released || !settled.is_kept();
+        if is_released && settled.is_kept() {
+            self.drop_hold(now, guard.lock, &guard.hold);
+        }
+        let exported = match settled.secret() {
+            Ok(secret) if is_released => {
+                self.tell(now, guard.lock, Event::Retract { secret });
+                Err(recalled())
             }
-            Some(Settled::Refused(Refusal::Failed(error))) => {
-                guard.is_leaving = false;
-                return Err(self.on_guard(guard, error));
-            }
-            None | Some(Settled::Released(ReleaseOutcome::Unknown)) => {
-                let message =
-                    "the store did not say whether it was exported, so the lock is given back; acquire it again";
-                Error::new(Kind::Unavailable, "export", message)
-            }
-            _ => Error::new(Kind::Lost, "export", "the lock was no longer held; acquire it again"),
+            other => other,
         };
-        guard.is_over = true;
-        Err(self.on_guard(guard, error))
+        self.go_on(now);
+        exported.map(|secret| secret::text(secret, &guard.spot.name)).map_err(|error| self.on_guard(guard, error))
     }
 
     /// Nobody waits for what was asked of this guard any more; what it exported meanwhile is taken back.
@@ -246,7 +259,7 @@ impl<S: Store> Engine<S> {
 
     /// Gives the lock back without waiting for what the store finds.
     pub fn let_go(&mut self, now: Time, guard: &mut Guard) {
-        if !std::mem::replace(&mut guard.is_over, true) {
+        if !std::mem::replace(&mut guard.is_over, true) && !guard.is_leaving {
             self.drop_hold(now, guard.lock, &guard.hold);
             self.go_on(now);
         }

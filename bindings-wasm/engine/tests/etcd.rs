@@ -244,7 +244,7 @@ fn what_several_share_and_what_is_waited_for() {
     let mut held = two.acquire("y", None).unwrap();
     let export = two.engine.export(now(), &mut held, 5 * SECOND).unwrap();
     two.until(|engine| engine.is_settled(export));
-    assert_eq!(two.engine.exported(&mut held, export).unwrap_err().kind(), Kind::Unsupported);
+    assert_eq!(two.engine.exported(now(), &mut held, export).unwrap_err().kind(), Kind::Unsupported);
     assert!(held.remaining(now()) > 25 * SECOND, "it is held as before");
     one.close();
     two.close();

@@ -73,6 +73,8 @@ enum Doing {
     Exports {
         guard: Guard,
         of: Held,
+        /// Then it is released after all.
+        until: u64,
         ticket: Ticket,
     },
     /// Two locks together.
@@ -320,10 +322,18 @@ impl World {
                 let writes = to == Share::WRITE && matches!(changed, Ok(true));
                 Ok(Doing::Holds { guard, of: Held { units: if writes { READERS } else { 1 }, ..of }, until })
             }
-            Doing::Exports { mut guard, of, ticket } if engine.is_settled(ticket) => {
-                match engine.exported(&mut guard, ticket) {
-                    Ok(secret) => self.secrets.push((of.name, secret)),
-                    Err(error) => expect(&error, &[Kind::Lost, Kind::Unavailable]),
+            Doing::Exports { mut guard, of, until, ticket } if until <= self.now => {
+                engine.release(now, &mut guard).unwrap();
+                Ok(Doing::Exports { guard, of, until: u64::MAX, ticket })
+            }
+            Doing::Exports { mut guard, of, ticket, .. } if engine.is_settled(ticket) => {
+                let is_released = guard.is_over();
+                match engine.exported(now, &mut guard, ticket) {
+                    Ok(secret) => {
+                        assert!(!is_released, "who released it has it no more");
+                        self.secrets.push((of.name, secret));
+                    }
+                    Err(error) => expect(&error, &[Kind::Lost, Kind::Unavailable, Kind::NotOwned]),
                 }
                 Ok(self.rest())
             }
@@ -336,7 +346,7 @@ impl World {
                 Ok(self.rest())
             }
             Doing::HoldsAll(mut guards, until) if until <= self.now => {
-                engine.release_all(now, &mut guards).into_iter().for_each(|given| drop(given.unwrap()));
+                assert!(engine.release_all(now, &mut guards).iter().all(Result::is_ok));
                 Ok(self.rest())
             }
             Doing::Releases(ticket) if engine.is_settled(ticket) => {
@@ -496,7 +506,7 @@ impl World {
                 let ttl = Duration::from_millis(100 + self.random.below(1000));
                 let ticket = engine.export(now, &mut guard, ttl).unwrap();
                 self.note(format!("client {client} exports {}", NAMES[of.name].0));
-                Doing::Exports { guard, of, ticket }
+                Doing::Exports { guard, of, until, ticket }
             }
             2 => {
                 engine.let_go(now, &mut guard);
@@ -582,6 +592,7 @@ impl Doing {
         match self {
             Doing::Rests(until)
             | Doing::Holds { until, .. }
+            | Doing::Exports { until, .. }
             | Doing::AcquiresAll(_, until)
             | Doing::HoldsAll(_, until) => Some(*until),
             Doing::Acquires { from, until, .. } if *from > now => Some(*until.min(from)),

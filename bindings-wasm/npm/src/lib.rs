@@ -504,9 +504,9 @@ impl Core {
     }
 
     /// The secret.
-    pub fn exported(&mut self, guard: u32, ticket: f64) -> Thrown<String> {
+    pub fn exported(&mut self, now: f64, guard: u32, ticket: f64) -> Thrown<String> {
         let Some(guard) = self.guards.get_mut(&guard) else { return Err(thrown(no_such("guard"))) };
-        self.engine.exported(guard, ticket as Ticket).map_err(thrown)
+        self.engine.exported(time(now), guard, ticket as Ticket).map_err(thrown)
     }
 
     /// Whether nothing is held by it any more.

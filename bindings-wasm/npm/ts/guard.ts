@@ -196,7 +196,7 @@ export class Guard implements AsyncDisposable {
     // For whoever is to give it back if nothing comes of this.
     this.#asking++
     try {
-      const asked = this.#asks((core, now) => core.export(now, this.#number, ms), (core, _, ticket) => core.exported(this.#number, ticket))
+      const asked = this.#asks((core, now) => core.export(now, this.#number, ms), (core, now, ticket) => core.exported(now, this.#number, ticket))
       const secret = await asked.catch((error: unknown) => error as LockError)
       this.#leaving = undefined
       return this.#ended ? await this.#recalled(secret) : this.#left(secret)

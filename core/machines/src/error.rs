@@ -272,6 +272,18 @@ pub fn silent_store(operation: &'static str) -> Error {
     Error::new(Kind::Unavailable, operation, "the store did not answer in time; see whether it runs and is reachable")
 }
 
+/// The error for what is asked of a guard that is being exported.
+pub fn being_exported(operation: &'static str) -> Error {
+    let message = "this guard is being exported; wait for that, then ask again if it is still held";
+    Error::new(Kind::Unavailable, operation, message)
+}
+
+/// The error for an export whose guard was released before anybody was told the secret.
+pub fn recalled() -> Error {
+    let message = "this guard was released while it was exported, so the lock is given back";
+    Error::new(Kind::NotOwned, "export", message)
+}
+
 /// The error for one of several locks that was lost while the others were waited for.
 pub fn lost_meanwhile() -> Error {
     let message = "it was lost while the locks after it were waited for; try again, or give it a longer ttl";

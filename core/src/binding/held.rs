@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use lockwright_machines::error::being_exported;
+
 use super::lost_track;
 use super::operation::{Outcome, Work};
 use super::watch::{Fate, Watch};
@@ -271,8 +273,7 @@ impl Held {
         if state.leaving().is_none() {
             return self.over(operation);
         }
-        let message = "this guard is being exported; wait for that, then ask again if it is still held";
-        self.error(Kind::Unavailable, operation, message)
+        being_exported(operation).on_lock(self.name.clone()).on_store(self.store.clone())
     }
 
     /// The core's guard.

@@ -30,7 +30,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_machines::queue::Refusal;
+use lockwright_machines::error::recalled;
 use lockwright_machines::secret;
 
 use crate::Async;
@@ -39,8 +39,7 @@ use crate::client::{Blocking, Client, Face, Guard, Holding, Lock, LockBuilder};
 use crate::driver::engine::Trial;
 use crate::driver::entry::Effects;
 use crate::driver::wait::{Settled, Waiter};
-use crate::error::{Error, Kind, Result};
-use crate::lease::ReleaseOutcome;
+use crate::error::{Error, Result};
 use crate::options::AcquireOptions;
 use crate::protocol::AttemptId;
 
@@ -76,28 +75,8 @@ struct Exporting {
 
 impl Exporting {
     fn secret_or_why(&self, settled: Settled) -> Result<Secret> {
-        let name = &self.holding.entry.name;
-        let error = match settled {
-            Settled::Exported(secret) => return Ok(Secret(secret::text(secret, name))),
-            Settled::Refused(Refusal::Failed(error)) => error,
-            Settled::Released(ReleaseOutcome::Kept(levels)) => Error::unsupported(
-                "export",
-                format!("its owner entered it {levels} times; release the inner levels before exporting the outermost"),
-            ),
-            Settled::Released(ReleaseOutcome::Unknown) => {
-                let message =
-                    "the store did not say whether it was exported, so the lock is given back; acquire it again";
-                Error::new(Kind::Unavailable, "export", message)
-            }
-            _ => Error::new(Kind::Lost, "export", "the lock was no longer held; acquire it again"),
-        };
-        Err(self.explain(error))
-    }
-
-    /// It was released before anybody was told the secret.
-    fn recalled(&self) -> Error {
-        let message = "this guard was released while it was exported, so the lock is given back";
-        self.explain(Error::new(Kind::NotOwned, "export", message))
+        let attempt = settled.secret().map_err(|error| self.explain(error))?;
+        Ok(Secret(secret::text(attempt, &self.holding.entry.name)))
     }
 
     fn explain(&self, error: Error) -> Error {
@@ -138,9 +117,8 @@ impl<F: Face> Guard<F> {
 
     /// The guard is dead, unless the lock was not touched.
     fn exported(&mut self, exporting: &Exporting, settled: Settled) -> Result<Secret> {
-        match settled {
-            Settled::Refused(_) | Settled::Released(ReleaseOutcome::Kept(_)) => {}
-            _ => self.forget(matches!(settled, Settled::Exported(_))),
+        if !settled.is_kept() {
+            self.forget(matches!(settled, Settled::Exported(_)));
         }
         exporting.secret_or_why(settled)
     }
@@ -172,8 +150,8 @@ impl Guard {
         self.export_unless(ttl, || false).await
     }
 
-    /// The same, but that a lock which was exported is given back where it is `recalled` by then: `not_owned`.
-    pub(crate) async fn export_unless(&mut self, ttl: Duration, recalled: impl FnOnce() -> bool) -> Result<Secret> {
+    /// The same, but that a lock which was exported is given back where `is_recalled` says so then: `not_owned`.
+    pub(crate) async fn export_unless(&mut self, ttl: Duration, is_recalled: impl FnOnce() -> bool) -> Result<Secret> {
         let mut exporting = self.start_export(ttl)?;
         let Holding { engine, entry, .. } = exporting.holding.clone();
         if let Some(effects) = exporting.effects.take() {
@@ -182,10 +160,10 @@ impl Guard {
         let settled = poll_fn(|context| exporting.waiter.poll(context)).await;
         let secret = exported_to(&settled);
         let told = self.exported(&exporting, settled);
-        match secret.filter(|_| recalled()) {
+        match secret.filter(|_| is_recalled()) {
             Some(secret) => {
                 engine.perform_async(&entry, entry.retract(&engine, secret), None).await;
-                Err(exporting.recalled())
+                Err(exporting.explain(recalled()))
             }
             None => told,
         }
@@ -246,7 +224,7 @@ impl Guard<Blocking> {
     }
 
     /// See the async [`export_unless`](crate::Guard::export_unless).
-    pub(crate) fn export_unless(&mut self, ttl: Duration, recalled: impl FnOnce() -> bool) -> Result<Secret> {
+    pub(crate) fn export_unless(&mut self, ttl: Duration, is_recalled: impl FnOnce() -> bool) -> Result<Secret> {
         let mut exporting = self.start_export(ttl)?;
         let Holding { engine, entry, .. } = exporting.holding.clone();
         if let Some(effects) = exporting.effects.take() {
@@ -255,10 +233,10 @@ impl Guard<Blocking> {
         let settled = exporting.waiter.park_until_settled();
         let secret = exported_to(&settled);
         let told = self.exported(&exporting, settled);
-        match secret.filter(|_| recalled()) {
+        match secret.filter(|_| is_recalled()) {
             Some(secret) => {
                 engine.perform(&entry, entry.retract(&engine, secret), None);
-                Err(exporting.recalled())
+                Err(exporting.explain(recalled()))
             }
             None => told,
         }

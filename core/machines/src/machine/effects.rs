@@ -2,6 +2,7 @@
 
 use super::environment::{Handles, Hold};
 use super::notice::Notice;
+use crate::error::{Error, Kind, Result};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::protocol::{AttemptId, Requests};
 use crate::queue::{OwnerId, Refusal, TaskId};
@@ -160,6 +161,36 @@ pub enum Settled<Hold> {
     Changed(bool),
     /// The secret has the lock.
     Exported(AttemptId),
+}
+
+impl<Hold> Settled<Hold> {
+    /// The secret to which an export left the lock.
+    ///
+    /// # Errors
+    /// Why it did not: `unsupported` where the layout cannot, or its owner entered the lock more than once;
+    /// `unavailable` where the store did not say, `lost`.
+    pub fn secret(self) -> Result<AttemptId> {
+        let error = match self {
+            Settled::Exported(secret) => return Ok(secret),
+            Settled::Refused(Refusal::Failed(error)) => error,
+            Settled::Released(ReleaseOutcome::Kept(levels)) => Error::unsupported(
+                "export",
+                format!("its owner entered it {levels} times; release the inner levels before exporting the outermost"),
+            ),
+            Settled::Released(ReleaseOutcome::Unknown) => {
+                let message =
+                    "the store did not say whether it was exported, so the lock is given back; acquire it again";
+                Error::new(Kind::Unavailable, "export", message)
+            }
+            _ => Error::new(Kind::Lost, "export", "the lock was no longer held; acquire it again"),
+        };
+        Err(error)
+    }
+
+    /// Whether what was to be given back or exported is held as before.
+    pub fn is_kept(&self) -> bool {
+        matches!(self, Settled::Refused(_) | Settled::Released(ReleaseOutcome::Kept(_)))
+    }
 }
 
 /// A task waits without a limit from now on, or no more.
