@@ -1,5 +1,6 @@
 //! One of many leads.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ext_php_rs::boxed::ZBox;
@@ -7,12 +8,12 @@ use ext_php_rs::convert::IntoZval;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::{ZendHashTable, Zval};
-use lockwright::binding::{Held, Standing, check_every};
+use lockwright::binding::{Held, check_every};
 use lockwright::options::AcquireOptions;
 use lockwright::{Client, Kind};
 
 use crate::classes::of_error;
-use crate::guard::Guard;
+use crate::guard::{Guard, released_yet};
 use crate::lock::Lock;
 use crate::once::{callable, called_unless};
 use crate::thrown::thrown;
@@ -59,11 +60,11 @@ impl Election {
 }
 
 /// What the work returned as the leader; none once leadership was lost.
-fn reign(held: &Held, guard: &Zval, work: &Zval) -> PhpResult<Option<Zval>> {
+fn reign(held: &Arc<Held>, guard: &Zval, work: &Zval) -> PhpResult<Option<Zval>> {
     let done = called_unless(&callable(work, "work")?, vec![guard], of_error(Kind::Lost), || held.why().is_some());
-    let ended = if held.standing() == Standing::Open { Some(held.release()) } else { None };
+    let ended = released_yet(held);
     let Some(done) = done? else { return Ok(None) };
-    let why = ended.transpose().map_err(thrown)?.and_then(|ending| ending.why);
+    let why = ended?.and_then(|ending| ending.why);
     Ok(why.is_none().then_some(done))
 }
 

@@ -2,16 +2,19 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::{ZendClassObject, Zval};
-use lockwright::binding::Held;
+use lockwright::binding::operation::Work;
+use lockwright::binding::{Ending, Held, Outcome, Road, Standing, lost_track};
 
 use crate::request::{give_back, hold};
 use crate::thrown::thrown;
-use crate::told::{self, listened_to};
-use crate::value::{ended, of_token, span};
+use crate::told::{self as mail, listened_to};
+use crate::value::{ended, of_token, span, told};
+use crate::waiting::concluded;
 
 /// A lock that is held. It is given back by `release`, else when nothing refers to the object any more, else at the end
 /// of the request, however that ends. In a forked child the parent's does nothing.
@@ -30,9 +33,48 @@ impl Guard {
     }
 }
 
+/// What came of what is asked of a hold.
+fn done(
+    held: &Arc<Held>,
+    operation: &'static str,
+    begin: impl FnOnce(Arc<Held>) -> lockwright::Result<Work>,
+) -> PhpResult<Outcome> {
+    concluded(operation, || begin(held.clone()))?.map_err(thrown)
+}
+
+/// Makes its lease last `ttl` from now on.
+pub(crate) fn extended(held: &Arc<Held>, ttl: Duration) -> PhpResult<()> {
+    done(held, "extend", |held| held.begin_extend(Road::Thread, ttl)).map(drop)
+}
+
+/// Gives it back: how the hold ended.
+pub(crate) fn released(held: &Arc<Held>) -> PhpResult<Ending> {
+    match done(held, "release", |held| Ok(Box::pin(held.begin_release(Road::Thread, false)?)))? {
+        Outcome::Ended(ending) => Ok(ending),
+        _ => Err(thrown(lost_track("release"))),
+    }
+}
+
+/// The same of what the work of a block may have given back already.
+pub(crate) fn released_yet(held: &Arc<Held>) -> PhpResult<Option<Ending>> {
+    if held.standing() == Standing::Open { released(held).map(Some) } else { Ok(None) }
+}
+
+/// The same as methods tell it.
+pub(crate) fn released_as(held: &Arc<Held>) -> PhpResult<String> {
+    Ok(ended(&released(held)?).to_owned())
+}
+
+impl Guard {
+    /// Goes on as the writer, or as a reader: whether it does.
+    fn changed(&self, writes: bool) -> PhpResult<Zval> {
+        told(done(&self.held, "change", |held| held.begin_change(Road::Thread, writes))?)
+    }
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
-        told::forget_all(self.listeners.take());
+        mail::forget_all(self.listeners.take());
         give_back(&self.held);
     }
 }
@@ -83,7 +125,7 @@ impl Guard {
     /// unless it is released; a `static fn` does not.
     pub fn on_lost(self_: &mut ZendClassObject<Self>, listener: &Zval) -> PhpResult<()> {
         let held = self_.held.clone();
-        let number = told::on_lost(self_.get_mut_zend_obj(), &[held], listener)?;
+        let number = mail::on_lost(self_.get_mut_zend_obj(), &[held], listener)?;
         self_.listeners.borrow_mut().push(number);
         Ok(())
     }
@@ -97,7 +139,7 @@ impl Guard {
     /// already, and never where the lock is not `revocable`; where and as `onLost` does. The lock stays held.
     pub fn on_release_requested(self_: &mut ZendClassObject<Self>, listener: &Zval) -> PhpResult<()> {
         let held = self_.held.clone();
-        let number = told::on_release_requested(self_.get_mut_zend_obj(), &held, listener)?;
+        let number = mail::on_release_requested(self_.get_mut_zend_obj(), &held, listener)?;
         self_.listeners.borrow_mut().push(number);
         Ok(())
     }
@@ -111,7 +153,7 @@ impl Guard {
     /// any more, and Unavailable when the store did not answer for `storeTimeout`: the lock stays held for as long as
     /// `remaining` says.
     pub fn extend(&self, ttl: &Zval) -> PhpResult<()> {
-        self.held.extend(span("extend", "ttl", ttl)?).map_err(thrown)
+        extended(&self.held, span("extend", "ttl", ttl)?)
     }
 
     /// However early it is released, the lock stays taken until `span` after it was acquired (at most 24 hours).
@@ -122,24 +164,24 @@ impl Guard {
 
     /// Leaves the lock to a secret, which `Client::resume` takes over within `ttl`, in this process or another. Treat
     /// it as a password; this guard is dead.
-    pub fn export(&self, ttl: &Zval) -> PhpResult<String> {
+    pub fn export(&self, ttl: &Zval) -> PhpResult<Zval> {
         let ttl = span("export", "ttl", ttl)?;
-        Ok(self.held.export(ttl).map_err(thrown)?.into_string())
+        told(done(&self.held, "export", |held| held.begin_export(Road::Thread, ttl))?)
     }
 
     /// Of a read/write lock: the writer becomes a reader, and nobody else writes in between. The token stays.
     pub fn downgrade(&self) -> PhpResult<()> {
-        self.held.change(false).map(drop).map_err(thrown)
+        self.changed(false).map(drop)
     }
 
     /// Of a read/write lock: whether this reader is the writer now, with a new token. It is if nobody else reads.
-    pub fn try_upgrade(&self) -> PhpResult<bool> {
-        self.held.change(true).map_err(thrown)
+    pub fn try_upgrade(&self) -> PhpResult<Zval> {
+        self.changed(true)
     }
 
     /// Gives the lock back, and says what the store found: `released`, `kept` (its owner still holds it), `expired` or
     /// `stolen` (it was lost before), or `unknown` (free when its lease ends). Throws NotOwned the second time.
     pub fn release(&self) -> PhpResult<String> {
-        Ok(ended(&self.held.release().map_err(thrown)?).to_owned())
+        released_as(&self.held)
     }
 }

@@ -2,20 +2,19 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use ext_php_rs::convert::IntoZval;
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::Zval;
-use lockwright::binding::{Handle, Outcome, Standing, lost_track};
-use lockwright::blocking::{Blocking, Wait};
+use lockwright::binding::{Handle, Outcome, lost_track};
+use lockwright::blocking::Blocking;
 use lockwright::lease::Inspection;
 use lockwright::queue::OwnerId;
 use lockwright::{Error, Kind};
 
 use crate::asked::{ask, tried};
-use crate::guard::Guard;
+use crate::guard::{Guard, released_yet};
 use crate::once::{callable, called};
 use crate::thrown::thrown;
 use crate::value::record;
@@ -63,15 +62,10 @@ impl Lock {
 
     /// As `tryAcquire` does it.
     pub(crate) fn tried(&self) -> PhpResult<Option<Guard>> {
-        let mut trying =
-            self.core.clone().for_owner(me()).into_face::<Blocking>().begin(Some(Duration::ZERO)).map_err(thrown)?;
-        loop {
-            match trying.wait(Wait::Park(Duration::MAX)) {
-                Some(Ok(guard)) => return caught_up("acquire", Some(Guard::new(guard.into_face()))),
-                Some(Err(error)) if error.kind() == Kind::Timeout => return Ok(None),
-                Some(Err(error)) => return Err(thrown(error)),
-                None => {}
-            }
+        match self.acquired_or(Some(&0_i64.into_zval(false)?))? {
+            Ok(guard) => Ok(Some(guard)),
+            Err(error) if error.kind() == Kind::Timeout => Ok(None),
+            Err(error) => Err(thrown(error)),
         }
     }
 
@@ -109,9 +103,9 @@ impl Lock {
         let held = guard.held.clone();
         let guard = guard.into_zval(false)?;
         let done = called(&work, vec![&guard]);
-        let ended = if held.standing() == Standing::Open { Some(held.release()) } else { None };
+        let ended = released_yet(&held);
         let done = done?;
-        if let Some(why) = ended.transpose().map_err(thrown)?.and_then(|ending| ending.why) {
+        if let Some(why) = ended?.and_then(|ending| ending.why) {
             return Err(thrown(held.loss(&why)));
         }
         Ok(done)

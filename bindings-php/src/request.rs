@@ -6,9 +6,12 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use lockwright::binding::{Held, Standing, unload};
-use lockwright::{Client, Guard};
+use lockwright::binding::held::Group;
+use lockwright::binding::operation::Work;
+use lockwright::binding::{Held, Road, Standing, Waiting, unload};
+use lockwright::{Client, Guard, Result};
 
+use crate::waiting::settled;
 use crate::{log, login, told};
 
 thread_local! {
@@ -29,11 +32,21 @@ pub(crate) fn hold(guard: Guard) -> Arc<Held> {
 }
 
 /// Gives it back unless that was done; one of a parent process is left alone.
-pub(crate) fn give_back(held: &Held) {
+pub(crate) fn give_back(held: &Arc<Held>) {
     if held.standing() == Standing::Open {
-        // Nobody is there to be told: what could not be given back ends with its lease.
-        drop(catch_unwind(AssertUnwindSafe(|| held.release())));
+        untold(|| Ok(Box::pin(held.clone().begin_release(Road::Thread, false)?)));
     }
+}
+
+/// The same of several, in one write.
+fn give_all_back(mut all: Vec<Arc<Held>>) {
+    all.retain(|held| held.standing() == Standing::Open);
+    untold(|| Ok(Group::begin_release(Road::Thread, all, false)));
+}
+
+/// Nobody is there to be told what came of it: what could not be given back ends with its lease.
+fn untold(begin: impl FnOnce() -> Result<Work>) {
+    drop(catch_unwind(AssertUnwindSafe(|| settled(Waiting::Job(begin()?)))));
 }
 
 /// How many clients rest: a program with more than so many places connects anew.
@@ -72,8 +85,7 @@ pub(crate) fn rested(key: &str) -> Option<Resting> {
 /// PHP's RSHUTDOWN.
 pub(crate) unsafe extern "C" fn ended(_kind: i32, _module: i32) -> i32 {
     drop(catch_unwind(AssertUnwindSafe(|| {
-        let all = HELD.with_borrow_mut(std::mem::take);
-        all.iter().for_each(|held| give_back(held));
+        give_all_back(HELD.with_borrow_mut(std::mem::take));
         told::ended();
         login::ended();
         log::stop();

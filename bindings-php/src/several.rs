@@ -10,18 +10,18 @@ use ext_php_rs::exception::PhpResult;
 use ext_php_rs::prelude::*;
 use ext_php_rs::types::{ZendClassObject, ZendHashTable, Zval};
 use lockwright::binding::held::Group;
-use lockwright::binding::{Handle, Held, lost_track, open};
+use lockwright::binding::{Handle, Held, Outcome, Road, lost_track, open};
 use lockwright::striped::Striped as Segments;
 
 use crate::asked::{ask, outcome};
 use crate::classes;
 use crate::client::Client;
-use crate::guard::Guard;
+use crate::guard::{Guard, extended, released_as};
 use crate::lock::Lock;
 use crate::thrown::thrown;
 use crate::told::{self, listened_to};
 use crate::value::{ended, of_token, segment, span, text};
-use crate::waiting::caught_up;
+use crate::waiting::{caught_up, concluded};
 
 /// Locks that are acquired together.
 #[php_class]
@@ -146,14 +146,18 @@ impl MultiGuard {
     /// Makes every lease last `ttl` from now, and at every renewal.
     pub fn extend(&self, ttl: &Zval) -> PhpResult<()> {
         let ttl = span("extend", "ttl", ttl)?;
-        self.all.iter().try_for_each(|held| held.extend(ttl)).map_err(thrown)
+        self.all.iter().try_for_each(|held| extended(held, ttl))
     }
 
     /// Gives all of them back in one write, and says what the store found of each, by the name of its lock. Throws the
     /// first error, having tried all.
     pub fn release(&self) -> PhpResult<Zval> {
+        let begin = || Ok(Group::begin_release(Road::Thread, self.all.clone(), false));
+        let Outcome::AllEnded(all) = concluded("release", begin)?.map_err(thrown)? else {
+            return Err(thrown(lost_track("release")));
+        };
         let mut found = ZendHashTable::new();
-        for (held, ending) in self.all.iter().zip(Group::release(&self.all, false)) {
+        for (held, ending) in self.all.iter().zip(all) {
             found.insert(&**held.name(), ended(&ending.map_err(thrown)?))?;
         }
         Ok(found.into_zval(false)?)
@@ -255,7 +259,7 @@ impl Segment {
 
     /// Gives it back, as `Guard::release`.
     pub fn release(&self) -> PhpResult<String> {
-        Ok(ended(&self.held.release().map_err(thrown)?).to_owned())
+        released_as(&self.held)
     }
 
     /// The same of one that has nothing left: this object of `Striped` does not choose it again until it is restocked.

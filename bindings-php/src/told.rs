@@ -31,13 +31,19 @@ use crate::thrown::thrown;
 enum News {
     Lost(i64, &'static str),
     Wanted(i64),
-    Credentials(u64, u32),
+}
+
+/// Somebody waits for user and password from who has that slot.
+struct Question {
+    slot: u64,
+    number: u32,
 }
 
 /// Where it lies.
 #[derive(Default)]
 pub(crate) struct Mailbox {
     news: Mutex<VecDeque<News>>,
+    questions: Mutex<VecDeque<Question>>,
     pub(crate) broker: Broker,
 }
 
@@ -117,8 +123,8 @@ fn mailbox() -> &'static Arc<Mailbox> {
 /// Why there are none.
 pub(crate) fn ask(slot: u64, limit: Duration) -> login::Given {
     let mailbox = mailbox();
-    mailbox.broker.ask(login::CALLABLE, limit, |question| {
-        locked(&mailbox.news).push_back(News::Credentials(slot, question));
+    mailbox.broker.ask(login::CALLABLE, limit, |number| {
+        locked(&mailbox.questions).push_back(Question { slot, number });
         ring();
     })
 }
@@ -129,14 +135,24 @@ fn take_up() {
         if ExecutorGlobals::has_exception() {
             return ring_later();
         }
+        if answer() {
+            continue;
+        }
         let Some(news) = locked(&mailbox().news).pop_front() else { break };
         match news {
             News::Lost(number, why) => tell(number, vec![&why]),
             News::Wanted(number) => tell(number, Vec::new()),
-            News::Credentials(slot, question) => mailbox().broker.give(question, login::answer(slot)),
         }
     }
     log::tell();
+}
+
+/// In PHP's thread: answers one question, and leaves all else for later. Whether there was anything.
+pub(crate) fn answer() -> bool {
+    let mailbox = mailbox();
+    // Nothing is locked while the program is called.
+    let question = locked(&mailbox.questions).pop_front();
+    question.inspect(|question| mailbox.broker.give(question.number, login::answer(question.slot))).is_some()
 }
 
 thread_local! {
@@ -232,10 +248,7 @@ fn tell(number: i64, what: Vec<&dyn IntoZvalDyn>) {
 pub(crate) fn ended() {
     LISTENERS.take();
     let Some(mailbox) = MAILBOX.get().and_then(Generational::current) else { return };
-    let news = std::mem::take(&mut *locked(&mailbox.news));
-    for news in news {
-        if let News::Credentials(_, question) = news {
-            mailbox.broker.give(question, Err(login::NO_REQUEST.into()));
-        }
-    }
+    locked(&mailbox.news).clear();
+    let questions = std::mem::take(&mut *locked(&mailbox.questions));
+    questions.iter().for_each(|question| mailbox.broker.give(question.number, Err(login::NO_REQUEST.into())));
 }

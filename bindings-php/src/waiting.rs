@@ -1,10 +1,12 @@
-//! How this thread waits: in slices, so that PHP's signal handlers run and its time limit counts.
+//! How this thread waits: in slices, so that PHP's signal handlers run, its time limit counts, and what the driver asks
+//! of the program meanwhile is answered: it waits for that as the program does for the store.
 
 use std::time::Duration;
 
 use ext_php_rs::exception::PhpResult;
 use ext_php_rs::ffi;
 use ext_php_rs::zend::{CatchError, ExecutorGlobals, bailout, try_catch};
+use lockwright::binding::operation::Work;
 use lockwright::binding::{Outcome, Waiting, panicked};
 use lockwright::blocking::Wait;
 use lockwright::{Error, Kind, Result};
@@ -19,10 +21,32 @@ const SLICE: Duration = Duration::from_millis(50);
 pub(crate) fn waited(operation: &'static str, begin: impl FnOnce() -> Result<Waiting>) -> PhpResult<Result<Outcome>> {
     told::ring_again();
     caught_up(operation, ())?;
-    let mut waiting = match begin() {
-        Ok(waiting) => waiting,
-        Err(error) => return Ok(Err(error)),
-    };
+    match begin() {
+        Ok(waiting) => gone_on(operation, waiting),
+        Err(error) => Ok(Err(error)),
+    }
+}
+
+/// The same of what is asked of a hold, which is done whatever is on its way already, such as `exit`.
+pub(crate) fn concluded(operation: &'static str, begin: impl FnOnce() -> Result<Work>) -> PhpResult<Result<Outcome>> {
+    match begin().map(Waiting::Job) {
+        Ok(waiting) if ExecutorGlobals::has_exception() => Ok(settled(waiting)),
+        Ok(waiting) => gone_on(operation, waiting),
+        Err(error) => Ok(Err(error)),
+    }
+}
+
+/// What comes of it where PHP cannot end the wait; no more of the program's is called than the driver needs.
+pub(crate) fn settled(mut waiting: Waiting) -> Result<Outcome> {
+    loop {
+        if let Some(result) = waiting.wait(Wait::Park(SLICE)) {
+            return result;
+        }
+        while told::answer() {}
+    }
+}
+
+fn gone_on(operation: &'static str, mut waiting: Waiting) -> PhpResult<Result<Outcome>> {
     if let Some(result) = waiting.at_once() {
         return Ok(result);
     }

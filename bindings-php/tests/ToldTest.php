@@ -3,7 +3,7 @@ declare(strict_types=1);
 
 require_once __DIR__ . '/common.php';
 
-use Lockwright\{AuthFailed, Client, Guard, InvalidConfig, LockLost, Log, NotOwned};
+use Lockwright\{AuthFailed, Client, Guard, InvalidConfig, LockLost, Log, MultiGuard, NotOwned};
 use PHPUnit\Framework\TestCase;
 
 /** What the library tells a program by itself, and asks it: losses, events, user and password. Always in the program's own thread. */
@@ -441,6 +441,65 @@ final class ToldTest extends TestCase
         unset($client, $other, $guard);
         $next = Client::connect($address, ...$options, credentials: fn () => throw new DomainException('nobody needs it'));
         $this->assertSame('released', $next->lock('x')->acquire()->release());
+    }
+
+    /** @return iterable<array{callable(Client, Guard): mixed, mixed}> */
+    public static function whatWaits(): iterable
+    {
+        yield 'release' => [fn (Client $client, Guard $guard) => $guard->release(), 'released'];
+        yield 'extend' => [fn (Client $client, Guard $guard) => $guard->extend(20), null];
+        yield 'downgrade' => [fn (Client $client, Guard $guard) => $guard->downgrade(), null];
+        yield 'tryUpgrade' => [fn (Client $client, Guard $guard) => $guard->tryUpgrade(), true];
+        yield 'export' => [fn (Client $client) => $client->resume(self::cutOf($client->lock('other')->acquire())->export(20))->release(), 'released'];
+        yield 'run' => [fn (Client $client) => $client->lock('other')->run(fn () => self::cut() ?? 'done'), 'done'];
+        yield 'several' => [fn (Client $client) => self::cutOf($client->multiLock(['a', 'b'])->acquire())->release(), ['a' => 'released', 'b' => 'released']];
+        yield 'tryAcquire' => [fn (Client $client) => $client->lock('other')->tryAcquire()->release(), 'released'];
+        yield 'ping' => [fn (Client $client) => $client->ping()->took < 2, true];
+    }
+
+    /** Ends the connections of the user that the test made. */
+    private static function cut(): void
+    {
+        self::say('CLIENT', 'KILL', 'USER', 'php-' . getmypid());
+    }
+
+    private static function cutOf(Guard|MultiGuard $guard): Guard|MultiGuard
+    {
+        self::cut();
+        return $guard;
+    }
+
+    /** What the server answers. */
+    private static function say(string ...$words): string
+    {
+        $at = parse_url(getenv('LOCKWRIGHT_TEST_REDIS'));
+        $socket = fsockopen($at['host'], $at['port']);
+        fwrite($socket, '*' . count($words) . "\r\n" . implode(array_map(fn ($word) => '$' . strlen($word) . "\r\n$word\r\n", $words)));
+        return fgets($socket);
+    }
+
+    /** @dataProvider whatWaits */
+    public function testWhateverWaitsGivesTheCredentialsThatItWaitsFor(callable $does, mixed $comes): void
+    {
+        $server = getenv('LOCKWRIGHT_TEST_REDIS') ?: $this->markTestSkipped('LOCKWRIGHT_TEST_REDIS is not set');
+        $user = 'php-' . getmypid();
+        $this->assertSame("+OK\r\n", self::say('ACL', 'SETUSER', $user, 'on', '>word', '~*', '&*', '+@all'));
+        try {
+            $client = Client::connect($server, prefix: "$user:", credentials: fn () => [$user, 'word']);
+            $guard = $client->rwLock('cut')->write()->acquire();
+            self::cut();
+            $began = microtime(true);
+            $this->assertSame($comes, $does($client, $guard));
+            // So does a guard that goes.
+            self::cut();
+            unset($guard);
+            $client->rwLock('cut')->write()->acquire(timeout: 0.2)->release();
+            // After two seconds nobody waits for the answer any more.
+            $this->assertLessThan(2, microtime(true) - $began);
+        } finally {
+            unset($guard, $client);
+            self::say('ACL', 'DELUSER', $user);
+        }
     }
 
     /** @return iterable<array{callable(): mixed, string}> */

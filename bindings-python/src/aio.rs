@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use lockwright::binding::held::Group;
 use lockwright::binding::jobs::{Ended, Sends};
-use lockwright::binding::{Held, Jobs, Outcome, lost_track};
+use lockwright::binding::{Held, Jobs, Outcome, Road, lost_track};
 use lockwright::queue::OwnerId;
 use lockwright::{Async, Error, Kind, Result, blocking};
 use pyo3::PyTraverseError;
@@ -247,12 +247,12 @@ impl Reactor {
 
     fn export(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>, ttl: Span) -> PyResult<u32> {
         let ttl = ttl.check_ttl(py, "export")?;
-        self.ask_guard(future, guard, "export", |held| held.begin_export(ttl))
+        self.ask_guard(future, guard, "export", |held| held.begin_export(Road::Task, ttl))
     }
 
     /// `strictly`: a loss is an error.
     fn release(&self, future: Py<PyAny>, guard: &Bound<'_, Guard>, strictly: bool) -> PyResult<u32> {
-        self.ask_guard(future, guard, "release", |held| held.begin_release(strictly))
+        self.ask_guard(future, guard, "release", |held| held.begin_release(Road::Task, strictly))
     }
 
     /// As `_release_all`.
@@ -260,18 +260,18 @@ impl Reactor {
         self.own("release")?;
         let Some(first) = guards.first() else { return Err(Raised(lost_track("release")).into()) };
         let held = guards.iter().map(|guard| guard.get().held.clone()).collect();
-        let work = aside(py, || Group::begin_release(held, of_block))?;
+        let work = aside(py, || Group::begin_release(Road::Task, held, of_block))?;
         self.ask(py, future, work, &first.get().client)
     }
 
     fn extend(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>, ttl: Span) -> PyResult<u32> {
         let ttl = ttl.check_ttl(py, "extend")?;
-        self.ask_guard(future, guard, "extend", |held| held.begin_extend(ttl))
+        self.ask_guard(future, guard, "extend", |held| held.begin_extend(Road::Task, ttl))
     }
 
     /// Whether it holds now what it is to hold: all of a read/write lock with `writes`, else a reader's part.
     fn change(&self, future: Py<PyAny>, guard: &Bound<'_, Guard>, writes: bool) -> PyResult<u32> {
-        self.ask_guard(future, guard, "change", |held| held.begin_change(writes))
+        self.ask_guard(future, guard, "change", |held| held.begin_change(Road::Task, writes))
     }
 
     /// Why the guard was lost, or `None` when it was released.

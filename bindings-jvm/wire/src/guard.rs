@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockwright::Result;
 use lockwright::binding::held::Group;
-use lockwright::binding::{Ending, Held, Outcome, Value, lost_track};
+use lockwright::binding::{Ending, Held, Outcome, Road, Value, lost_track};
 use lockwright::lease::ReleaseOutcome;
 
 use crate::agenda::{Message, agenda, post};
@@ -27,7 +27,7 @@ pub(crate) fn release(request: &mut Request<'_>) -> Result<Reply> {
 
 pub(crate) fn begin_release(request: &mut Request<'_>) -> Result<Reply> {
     let number = request.number()?;
-    let work = table::held("release", number)?.begin_release(false)?;
+    let work = table::held("release", number)?.begin_release(Road::Task, false)?;
     Ok(agenda()?.begin(async move {
         let ending = work.await?;
         table::forget(number);
@@ -81,7 +81,7 @@ pub(crate) fn release_all(request: &mut Request<'_>) -> Result<Reply> {
 
 pub(crate) fn begin_release_all(request: &mut Request<'_>) -> Result<Reply> {
     let (several, open) = Several::read(request)?;
-    let work = Group::begin_release(open, several.of_block);
+    let work = Group::begin_release(Road::Task, open, several.of_block);
     Ok(agenda()?.begin(async move {
         Ok(match work.await? {
             Outcome::AllEnded(ended) => Outcome::AllEnded(several.told(ended)),
@@ -99,7 +99,7 @@ pub(crate) fn export(request: &mut Request<'_>) -> Result<Reply> {
 pub(crate) fn begin_export(request: &mut Request<'_>) -> Result<Reply> {
     let held = held(request, "export")?;
     let ttl = span(request, "export", "ttl")?;
-    Ok(agenda()?.begin(held.begin_export(ttl)?))
+    Ok(agenda()?.begin(held.begin_export(Road::Task, ttl)?))
 }
 
 pub(crate) fn extend(request: &mut Request<'_>) -> Result<Reply> {
@@ -111,7 +111,7 @@ pub(crate) fn extend(request: &mut Request<'_>) -> Result<Reply> {
 pub(crate) fn begin_extend(request: &mut Request<'_>) -> Result<Reply> {
     let held = held(request, "extend")?;
     let ttl = span(request, "extend", "ttl")?;
-    Ok(agenda()?.begin(held.begin_extend(ttl)?))
+    Ok(agenda()?.begin(held.begin_extend(Road::Task, ttl)?))
 }
 
 pub(crate) fn change(request: &mut Request<'_>) -> Result<Reply> {
@@ -121,7 +121,7 @@ pub(crate) fn change(request: &mut Request<'_>) -> Result<Reply> {
 
 pub(crate) fn begin_change(request: &mut Request<'_>) -> Result<Reply> {
     let held = held(request, "change")?;
-    Ok(agenda()?.begin(held.begin_change(request.flag()?)?))
+    Ok(agenda()?.begin(held.begin_change(Road::Task, request.flag()?)?))
 }
 
 pub(crate) fn hold_at_least_for(request: &mut Request<'_>) -> Result<Reply> {

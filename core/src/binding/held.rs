@@ -16,6 +16,7 @@ use super::operation::{Outcome, Work};
 use super::watch::{Fate, Watch};
 use crate::blocking;
 use crate::client::{EXPORTED, Face, Guard, RELEASED};
+use crate::driver::road::Road;
 use crate::error::{Error, Kind, Result};
 use crate::export::Secret;
 use crate::lease::{LossReason, ReleaseOutcome};
@@ -125,15 +126,15 @@ impl Ending {
     }
 
     /// How the hold of this guard ends, which is given back.
-    pub(super) async fn of(guard: Guard) -> Result<Self> {
+    pub(super) async fn of(road: Road, guard: Guard) -> Result<Self> {
         let why = guard.why_lost();
-        Ok(Ending::new(guard.release().await?, why))
+        Ok(Ending::new(guard.release_by(road).await?, why))
     }
 
     /// The same of several, in one write.
-    pub(super) async fn of_all(guards: Vec<Guard>) -> Vec<Result<Self>> {
+    pub(super) async fn of_all(road: Road, guards: Vec<Guard>) -> Vec<Result<Self>> {
         let why = known(&guards);
-        Ending::each(why, MultiGuard::of(guards).release_each().await)
+        Ending::each(why, MultiGuard::of(guards).release_each_by(road).await)
     }
 
     fn each(known: Vec<Option<LossReason>>, outcomes: Vec<Result<ReleaseOutcome>>) -> Vec<Result<Ending>> {
@@ -330,9 +331,9 @@ impl Held {
     ///
     /// # Errors
     /// As [`Guard::begin_extend`], and `not_owned`.
-    pub fn begin_extend(&self, ttl: Duration) -> Result<Work> {
+    pub fn begin_extend(&self, road: Road, ttl: Duration) -> Result<Work> {
         self.own("extend")?;
-        let begun = self.present("extend")?.begin_extend(ttl)?;
+        let begun = self.present("extend")?.extend_by(road, ttl)?;
         Ok(Box::pin(async move { begun.await.map(|()| Outcome::DONE) }))
     }
 
@@ -353,9 +354,9 @@ impl Held {
     ///
     /// # Errors
     /// As [`Guard::begin_change`], and `not_owned`.
-    pub fn begin_change(self: Arc<Self>, writes: bool) -> Result<Work> {
+    pub fn begin_change(self: Arc<Self>, road: Road, writes: bool) -> Result<Work> {
         self.own("change")?;
-        let begun = self.present("change")?.begin_change(part(writes))?;
+        let begun = self.present("change")?.change_by(road, part(writes))?;
         Ok(Box::pin(async move {
             let changed = begun.await?;
             self.refresh_token();
@@ -479,6 +480,7 @@ impl Held {
     /// `forked`, `not_owned`.
     pub fn begin_release(
         self: Arc<Self>,
+        road: Road,
         strictly: bool,
     ) -> Result<impl Future<Output = Result<Outcome>> + Send + use<>> {
         let released = match self.take_or_recall("release")? {
@@ -488,7 +490,7 @@ impl Held {
         Ok(async move {
             let ending = match released {
                 Ok((guard, taken)) => {
-                    let ending = Ending::of(guard).await?;
+                    let ending = Ending::of(road, guard).await?;
                     self.ended(&ending);
                     // Whoever waits for its loss is told after why it was lost is known.
                     drop(taken);
@@ -526,13 +528,13 @@ impl Held {
     ///
     /// # Errors
     /// `forked`, `not_owned`; `unavailable` while another export is under way.
-    pub fn begin_export(self: Arc<Self>, ttl: Duration) -> Result<Work> {
+    pub fn begin_export(self: Arc<Self>, road: Road, ttl: Duration) -> Result<Work> {
         let mut leaver = self.leave()?;
         let mut guard = self.sole(&mut leaver.taken, "export")?;
         Ok(Box::pin(async move {
-            let secret = guard.export_unless(ttl, || self.is_recalled(&leaver)).await;
+            let secret = guard.export_unless(road, ttl, || self.is_recalled(&leaver)).await;
             if let Some(guard) = self.exported(&mut leaver, guard, &secret) {
-                self.recalled(&leaver, Ending::of(guard).await?);
+                self.recalled(&leaver, Ending::of(road, guard).await?);
             }
             secret.map(Outcome::Secret)
         }))
@@ -672,11 +674,11 @@ impl Group {
     }
 
     /// The same as a job.
-    pub fn begin_release(all: Vec<Arc<Held>>, of_block: bool) -> Work {
+    pub fn begin_release(road: Road, all: Vec<Arc<Held>>, of_block: bool) -> Work {
         let mut group = Group::take(&all, of_block);
         let guards = group.guards(&all);
         Box::pin(async move {
-            let ended = Ending::of_all(guards).await;
+            let ended = Ending::of_all(road, guards).await;
             for leaving in group.leaving() {
                 leaving.told().await;
             }
@@ -758,25 +760,32 @@ mod tests {
 
     #[tokio::test]
     async fn a_job_ends_as_a_thread_does() {
+        for road in [Road::Task, Road::Thread] {
+            ends_as_a_thread_does(road).await;
+        }
+    }
+
+    async fn ends_as_a_thread_does(road: Road) {
         let client = client();
         let lost = || {
             let guard = Arc::new(held(&client, "x"));
             assert!(client.break_lock("x", crate::Token::new(guard.token())).unwrap());
             guard
         };
-        let Ok(Outcome::Ended(ending)) = lost().begin_release(false).unwrap().await else { panic!("not ended") };
+        let Ok(Outcome::Ended(ending)) = lost().begin_release(road, false).unwrap().await else { panic!("not ended") };
         assert_eq!(ending.why, Some(LossReason::Broken));
         let guard = lost();
-        assert_eq!(guard.clone().begin_release(true).unwrap().await.unwrap_err().code(), "lost");
+        assert_eq!(guard.clone().begin_release(road, true).unwrap().await.unwrap_err().code(), "lost");
         assert_eq!((guard.standing(), guard.why()), (Standing::Released, Some(LossReason::Broken)));
         let guard = Arc::new(held(&client, "x"));
-        let Ok(Outcome::Secret(secret)) = guard.clone().begin_export(Duration::from_secs(10)).unwrap().await else {
+        let Ok(Outcome::Secret(secret)) = guard.clone().begin_export(road, Duration::from_secs(10)).unwrap().await
+        else {
             panic!("not exported")
         };
         assert!(guard.release().unwrap_err().context().contains("was exported"));
         let guard = Arc::new(Held::new(client.resume(secret.as_str()).unwrap().into_face()));
-        assert!(guard.clone().begin_export(Duration::ZERO).unwrap().await.is_err() && guard.is_held());
-        let Ok(Outcome::AllEnded(all)) = Group::begin_release(vec![guard.clone()], false).await else {
+        assert!(guard.clone().begin_export(road, Duration::ZERO).unwrap().await.is_err() && guard.is_held());
+        let Ok(Outcome::AllEnded(all)) = Group::begin_release(road, vec![guard.clone()], false).await else {
             panic!("not ended")
         };
         assert!(matches!(&all[..], [Ok(_)]) && guard.standing() == Standing::Released);
@@ -789,18 +798,18 @@ mod tests {
         for (ttl, code) in [(TTL, "not_owned"), (Duration::ZERO, "invalid_config")] {
             for in_group in [false, true] {
                 let guard = Arc::new(held(&client, "x"));
-                let export = guard.clone().begin_export(ttl).unwrap();
+                let export = guard.clone().begin_export(Road::Task, ttl).unwrap();
                 let refused = [
-                    guard.begin_extend(TTL).err(),
-                    guard.clone().begin_change(false).err(),
-                    guard.clone().begin_export(TTL).err(),
+                    guard.begin_extend(Road::Task, TTL).err(),
+                    guard.clone().begin_change(Road::Task, false).err(),
+                    guard.clone().begin_export(Road::Task, TTL).err(),
                     guard.hold_at_least_for(TTL).err(),
                 ];
                 assert!(refused.iter().all(|error| error.as_ref().is_some_and(|error| error.code() == "unavailable")));
                 assert_eq!(guard.standing(), Standing::Open);
                 let release: Work = match in_group {
-                    true => Group::begin_release(vec![guard.clone()], false),
-                    false => Box::pin(guard.clone().begin_release(false).unwrap()),
+                    true => Group::begin_release(Road::Task, vec![guard.clone()], false),
+                    false => Box::pin(guard.clone().begin_release(Road::Task, false).unwrap()),
                 };
                 assert_eq!((guard.standing(), guard.release().unwrap_err().code()), (Standing::Released, "not_owned"));
                 let (exported, released) = tokio::join!(export, release);
@@ -820,7 +829,7 @@ mod tests {
     async fn a_thread_that_releases_waits_for_the_export_under_way() {
         let client = client();
         let guard = Arc::new(held(&client, "x"));
-        let export = guard.clone().begin_export(Duration::from_secs(10)).unwrap();
+        let export = guard.clone().begin_export(Road::Task, Duration::from_secs(10)).unwrap();
         let thread = std::thread::spawn({
             let guard = guard.clone();
             move || guard.release()
@@ -838,14 +847,14 @@ mod tests {
         let client = client();
         for is_recalled in [true, false] {
             let guard = Arc::new(held(&client, "x"));
-            let export = guard.clone().begin_export(Duration::from_secs(10)).unwrap();
-            let release = is_recalled.then(|| guard.clone().begin_release(false).unwrap());
+            let export = guard.clone().begin_export(Road::Task, Duration::from_secs(10)).unwrap();
+            let release = is_recalled.then(|| guard.clone().begin_release(Road::Task, false).unwrap());
             drop(export);
             if let Some(release) = release {
                 let Ok(Outcome::Ended(ending)) = release.await else { panic!("not ended") };
                 assert_eq!(ending.outcome, ReleaseOutcome::Unknown);
             }
-            let over = guard.begin_extend(Duration::from_secs(10)).err().map(|error| error.code());
+            let over = guard.begin_extend(Road::Task, Duration::from_secs(10)).err().map(|error| error.code());
             assert_eq!((guard.standing(), over), (Standing::Released, Some("not_owned")));
             assert!(client.lock("x").acquire().unwrap().is_held());
         }

@@ -11,6 +11,7 @@ use super::numbered::Numbered;
 use super::operation::Outcome;
 use super::panicked;
 use crate::client::{Guard, Lock};
+use crate::driver::road::Road;
 use crate::error::Result;
 use crate::event_loop::{EventLoop, JobId, Reader, Seen, Watch};
 use crate::platform::mutex::locked;
@@ -125,12 +126,12 @@ impl Jobs {
 
     /// Begins to give a lock back.
     pub fn release(&self, guard: Guard) -> u32 {
-        self.begin(async move { Ending::of(guard).await.map(Outcome::Ended) })
+        self.begin(async move { Ending::of(Road::Task, guard).await.map(Outcome::Ended) })
     }
 
     /// Begins to give several back in one write.
     pub fn release_all(&self, guards: Vec<Guard>) -> u32 {
-        self.begin(async move { Ok(Outcome::AllEnded(Ending::of_all(guards).await)) })
+        self.begin(async move { Ok(Outcome::AllEnded(Ending::of_all(Road::Task, guards).await)) })
     }
 
     /// Begins to leave the lock of the guard of that `number` to a secret.

@@ -41,6 +41,7 @@ pub use operation::{Argument, Handle, Outcome, Waiting};
 pub use options::{Case, Given, Language, Unit};
 pub use record::{Record, Value};
 
+pub use crate::driver::road::Road;
 pub use crate::platform::fork::Generational;
 pub use crate::platform::mutex::locked;
 pub use crate::platform::thread::keep_signals_out;

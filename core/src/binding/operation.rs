@@ -336,10 +336,11 @@ pub fn look(work: &mut Work, how: Wait<'_>) -> Option<Result<Outcome>> {
 
 /// Something waited for by a thread of the program's own, in slices, so that it may look at signals in between.
 /// Dropping it gives up, which may take a moment.
-#[derive(Debug)]
 pub enum Waiting {
     /// Nothing: it is done, and this came of it.
     Done(Option<Outcome>),
+    /// Whatever a job does, which this thread polls.
+    Job(Work),
     /// A lock.
     Lock(Acquiring),
     /// Several locks, each of which is one look where a store takes them one by one.
@@ -360,6 +361,19 @@ pub enum Waiting {
     },
 }
 
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Waiting::Done(_) => "Done",
+            Waiting::Job(_) => "Job",
+            Waiting::Lock(_) => "Lock",
+            Waiting::Locks { .. } => "Locks",
+            Waiting::Segment(_) => "Segment",
+            Waiting::Gate { .. } => "Gate",
+        })
+    }
+}
+
 impl Waiting {
     fn done(outcome: Outcome) -> Self {
         Waiting::Done(Some(outcome))
@@ -375,6 +389,7 @@ impl Waiting {
     pub fn wait(&mut self, how: Wait<'_>) -> Option<Result<Outcome>> {
         Some(match self {
             Waiting::Done(outcome) => outcome.take().ok_or_else(|| lost_track("call")),
+            Waiting::Job(work) => look(work, how)?,
             Waiting::Lock(acquiring) => acquiring.wait(how)?.map(|guard| Outcome::Granted(guard.into_face())),
             Waiting::Locks { acquiring, .. } => {
                 acquiring.wait(how)?.map(|all| Outcome::AllGranted(all.into_face().into_guards()))

@@ -15,6 +15,7 @@ use crate::driver::engine::Engine;
 use crate::driver::entry::{Effects, Entry};
 use crate::driver::hold::{Hold, SharedHold};
 use crate::driver::owners;
+use crate::driver::road::Road;
 use crate::driver::wait::{Settled, Waiter};
 use crate::error::{Error, Kind, Result};
 use crate::lease::{LossReason, ReleaseOutcome};
@@ -238,11 +239,24 @@ impl<F: Face> Guard<F> {
     /// # Errors
     /// As there.
     pub fn begin_extend(&self, ttl: Duration) -> Result<impl Future<Output = Result<()>> + Send + use<F>> {
+        self.extend_by(Road::Task, ttl)
+    }
+
+    pub(crate) fn extend_by(
+        &self,
+        road: Road,
+        ttl: Duration,
+    ) -> Result<impl Future<Output = Result<()>> + Send + use<F>> {
         let Extension { call, hold } = self.start_extend(ttl)?;
         Ok(async move {
             let entry = call.entry.clone();
-            extended(&entry, &hold, &call.finish().await)
+            extended(&entry, &hold, &call.finish_by(road).await)
         })
+    }
+
+    pub(crate) async fn release_by(mut self, road: Road) -> Result<ReleaseOutcome> {
+        let call = self.start_release()?;
+        Ok(outcome_of(call.finish_by(road).await))
     }
 
     /// The same guard for callers that wait in another way.
@@ -270,9 +284,9 @@ impl Change {
         }
     }
 
-    pub(crate) async fn finish(self) -> Result<bool> {
+    pub(crate) async fn finish_by(self, road: Road) -> Result<bool> {
         let (entry, hold) = (self.call.entry.clone(), self.hold);
-        Change::outcome(&entry, &hold, &self.call.finish().await)
+        Change::outcome(&entry, &hold, &self.call.finish_by(road).await)
     }
 
     pub(crate) fn finish_here(self) -> Result<bool> {
@@ -315,9 +329,11 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    pub(crate) async fn finish(mut self) -> Settled {
+    /// What comes of it. On [`Road::Thread`] whoever polls asks the store, and waits for what the background brings.
+    pub(crate) async fn finish_by(mut self, road: Road) -> Settled {
         if let Some(effects) = self.effects.take() {
-            self.engine.perform_async(&self.entry, effects, None).instrument(self.span.clone()).await;
+            let asked = self.engine.perform_by(road, &self.entry, effects);
+            asked.instrument(self.span.clone()).await;
         }
         poll_fn(|context| self.waiter.poll(context)).await
     }
@@ -346,9 +362,8 @@ impl Guard {
     ///
     /// # Errors
     /// `forked` when the guard belongs to the parent of this process.
-    pub async fn release(mut self) -> Result<ReleaseOutcome> {
-        let call = self.start_release()?;
-        Ok(outcome_of(call.finish().await))
+    pub async fn release(self) -> Result<ReleaseOutcome> {
+        self.release_by(Road::Task).await
     }
 
     /// Makes the lease last at least `ttl` (20 ms to 24 h) from now, and renewals from now on.

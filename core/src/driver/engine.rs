@@ -431,6 +431,14 @@ impl Engine {
         }
     }
 
+    /// The same in whichever of these ways, without a deadline.
+    pub(crate) async fn perform_by(&self, road: Road, entry: &Arc<Entry>, effects: Effects) {
+        match road {
+            Road::Thread => self.perform(entry, effects, None),
+            Road::Task => self.perform_async(entry, effects, None).await,
+        }
+    }
+
     /// Performs a write in this task, which may be of any executor.
     pub(super) async fn call_async(&self, requests: &Requests, limit: Time) -> Answered {
         Road::Task.call(&*self.store, requests, limit).await

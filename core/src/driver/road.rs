@@ -1,6 +1,8 @@
 //! How whoever asks the store something waits for the answer, so that what is asked is written once for threads and for
 //! tasks.
 
+#![cfg_attr(not(feature = "bindings"), allow(unreachable_pub))]
+
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -16,8 +18,8 @@ use crate::time::Time;
 
 /// The way of a request to the store.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Road {
-    /// The caller's thread does it, and blocks; to be ended by [`here`].
+pub enum Road {
+    /// The thread that polls does it, and blocks. What waits for nothing else is ended by [`here`].
     Thread,
     /// The caller's task awaits it. In an event loop of another language that is the loop's own connection.
     Task,

@@ -38,6 +38,7 @@ use crate::blocking::Acquiring;
 use crate::client::{Blocking, Client, Face, Guard, Holding, Lock, LockBuilder};
 use crate::driver::engine::Trial;
 use crate::driver::entry::Effects;
+use crate::driver::road::Road;
 use crate::driver::wait::{Settled, Waiter};
 use crate::error::{Error, Result};
 use crate::options::AcquireOptions;
@@ -147,22 +148,27 @@ impl Guard {
     /// leave the guard as it was. `lost` when it was not held any more; `unavailable` when the store did not say, and
     /// the lock is given back; `forked`.
     pub async fn export(&mut self, ttl: Duration) -> Result<Secret> {
-        self.export_unless(ttl, || false).await
+        self.export_unless(Road::Task, ttl, || false).await
     }
 
     /// The same, but that a lock which was exported is given back where `is_recalled` says so then: `not_owned`.
-    pub(crate) async fn export_unless(&mut self, ttl: Duration, is_recalled: impl FnOnce() -> bool) -> Result<Secret> {
+    pub(crate) async fn export_unless(
+        &mut self,
+        road: Road,
+        ttl: Duration,
+        is_recalled: impl FnOnce() -> bool,
+    ) -> Result<Secret> {
         let mut exporting = self.start_export(ttl)?;
         let Holding { engine, entry, .. } = exporting.holding.clone();
         if let Some(effects) = exporting.effects.take() {
-            engine.perform_async(&entry, effects, None).await;
+            engine.perform_by(road, &entry, effects).await;
         }
         let settled = poll_fn(|context| exporting.waiter.poll(context)).await;
         let secret = exported_to(&settled);
         let told = self.exported(&exporting, settled);
         match secret.filter(|_| is_recalled()) {
             Some(secret) => {
-                engine.perform_async(&entry, entry.retract(&engine, secret), None).await;
+                engine.perform_by(road, &entry, entry.retract(&engine, secret)).await;
                 Err(exporting.explain(recalled()))
             }
             None => told,

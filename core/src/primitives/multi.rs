@@ -40,6 +40,7 @@ use crate::blocking::{Acquiring, Wait};
 use crate::client::{Blocking, Client, Face, Guard, Lock, left};
 use crate::driver::engine::Trial;
 use crate::driver::owners::this_thread;
+use crate::driver::road::Road;
 use crate::error::{Error, Kind, Result};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::options::AcquireOptions;
@@ -359,6 +360,10 @@ impl<F: Face> MultiGuard<F> {
         MultiGuard { guards }
     }
 
+    pub(crate) async fn release_each_by(self, road: Road) -> Outcomes {
+        Releases::of(self.guards).perform_by(road).await
+    }
+
     /// The guards of the single locks, to be released each at its own time.
     pub fn into_guards(self) -> Vec<Guard<F>> {
         self.guards
@@ -384,7 +389,7 @@ impl MultiGuard {
     /// The same, and says of each, in the order of [`tokens`](Self::tokens), what became of it: one that cannot be
     /// given back keeps no other from it.
     pub async fn release_each(self) -> Vec<Result<ReleaseOutcome>> {
-        Releases::of(self.guards).perform_async().await
+        self.release_each_by(Road::Task).await
     }
 
     /// Makes every lease last at least `ttl` (20 ms to 24 h) from now, and renewals from now on.

@@ -35,9 +35,10 @@ impl Releases {
         Some((engine, Batch::new(sends, None)))
     }
 
-    pub(crate) async fn perform_async(mut self) -> Outcomes {
+    /// On [`Road::Thread`] whoever polls asks the store, and waits for what the background brings.
+    pub(crate) async fn perform_by(mut self, road: Road) -> Outcomes {
         while let Some((engine, batch)) = self.next() {
-            drop(batch.perform(Road::Task, &engine, None).await);
+            drop(batch.perform(road, &engine, None).await);
         }
         let mut outcomes = Vec::with_capacity(self.calls.len());
         for call in self.calls.into_iter().rev() {

@@ -35,6 +35,7 @@
 use lockwright_machines::error::not_downgraded;
 
 use crate::client::{Async, Blocking, Client, Face, Guard, LockBuilder, Of};
+use crate::driver::road::Road;
 use crate::error::Result;
 use crate::share::Share;
 
@@ -109,8 +110,16 @@ impl<F: Face> Guard<F> {
     /// # Errors
     /// As there.
     pub fn begin_change(&self, to: Share) -> Result<impl Future<Output = Result<bool>> + Send + use<F>> {
+        self.change_by(Road::Task, to)
+    }
+
+    pub(crate) fn change_by(
+        &self,
+        road: Road,
+        to: Share,
+    ) -> Result<impl Future<Output = Result<bool>> + Send + use<F>> {
         let begun = self.start_change(to)?;
-        Ok(async move { changed(begun.finish().await?, to) })
+        Ok(async move { changed(begun.finish_by(road).await?, to) })
     }
 }
 
