@@ -36,6 +36,20 @@ pub(crate) fn check_name(request: &mut Request<'_>) -> Result<Reply> {
     checked.map(|_| done()).map_err(|error| error.on_store(client.address()))
 }
 
+/// Client, permits, how many of them are taken together: of a semaphore that will be made.
+pub(crate) fn check_permits(request: &mut Request<'_>) -> Result<Reply> {
+    let client = client_of(request)?;
+    let checked = open::check_permits(request.count()?, request.count()?);
+    checked.map(|()| done()).map_err(|error| error.on_store(client.address()))
+}
+
+/// Client, segments: of a lock that will be cut into so many.
+pub(crate) fn check_segments(request: &mut Request<'_>) -> Result<Reply> {
+    let client = client_of(request)?;
+    let checked = open::check_segments(request.count()?);
+    checked.map(|()| done()).map_err(|error| error.on_store(client.address()))
+}
+
 /// What of a name is locked.
 mod part {
     pub(super) const ALL: u8 = 0;

@@ -9,7 +9,7 @@ use crate::{JAVA, agenda, ask, guard, kit, open, report, table};
 
 type Obeys = fn(&mut Request<'_>) -> Result<Reply>;
 
-const ALL: [Obeys; 46] = [
+const ALL: [Obeys; 48] = [
     |_| Ok(Reply::told(env!("CARGO_PKG_VERSION"))),
     |_| Ok(Reply::told(manifest::manifest())),
     forget,
@@ -59,6 +59,8 @@ const ALL: [Obeys; 46] = [
         Ok(done())
     },
     open::check_name,
+    open::check_permits,
+    open::check_segments,
 ];
 
 pub(crate) fn obey(asked: u8, request: &mut Request<'_>) -> Result<Reply> {

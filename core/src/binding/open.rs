@@ -7,7 +7,8 @@ use crate::client::{Client, Face};
 use crate::error::{Error, Result};
 use crate::primitives::barrier::Barrier;
 use crate::primitives::latch::Latch;
-use crate::striped::Striped;
+use crate::share::Share;
+use crate::striped::{self, Striped};
 
 /// The latch of that name, remembered for as long as the core says where nothing is given.
 ///
@@ -36,6 +37,22 @@ pub fn segment<F: Face>(of: &Striped<F>, index: impl TryInto<usize> + Copy + Dis
     known.ok_or_else(|| Error::invalid("lock", format!("there is no segment {index}; there are {}", of.count())))
 }
 
+/// That a semaphore may have so many `permits` (1 to 1,000,000), of which `take` are taken together (1 to `permits`).
+///
+/// # Errors
+/// `invalid_config`.
+pub fn check_permits(permits: u32, take: u32) -> Result<()> {
+    Share::permits(take, permits, false).map(drop)
+}
+
+/// That a lock may be cut into so many segments, 1 to 256.
+///
+/// # Errors
+/// `invalid_config`.
+pub fn check_segments(segments: u32) -> Result<()> {
+    striped::check_segments(usize::try_from(segments).unwrap_or(usize::MAX))
+}
+
 #[cfg(all(test, feature = "memory"))]
 mod tests {
     use super::super::client_of_test;
@@ -53,6 +70,8 @@ mod tests {
     #[test]
     fn what_is_given_is_looked_at() {
         let client: Client = client_of_test();
+        assert!(check_permits(3, 3).is_ok() && check_permits(0, 1).is_err() && check_permits(3, 4).is_err());
+        assert!(check_segments(256).is_ok() && check_segments(0).is_err() && check_segments(257).is_err());
         assert!(latch(&client, "x", 1, None).is_ok() && latch(&client, "x", 1, Some(Duration::ZERO)).is_err());
         assert!(barrier(&client, "y", 1, None).is_ok() && barrier(&client, "y", 1, Some(Duration::ZERO)).is_err());
     }

@@ -75,6 +75,18 @@ struct SegmentHints {
     next: AtomicUsize,
 }
 
+/// That a lock may be cut into so many segments, 1 to 256.
+///
+/// # Errors
+/// `invalid_config`.
+pub(crate) fn check_segments(segments: usize) -> Result<()> {
+    if segments == 0 || segments > MOST {
+        let message = format!("{segments} segments are wanted; it must be 1 to {MOST}");
+        return Err(Error::invalid("lock", message));
+    }
+    Ok(())
+}
+
 impl<F: Face> Client<F> {
     /// The lock `name` cut into `segments`, 1 to 256, with this client's options.
     ///
@@ -90,10 +102,7 @@ impl<F: Face> Client<F> {
     /// # Errors
     /// As there; `unsupported` for `reentrant`.
     pub fn striped_with(&self, name: &str, segments: usize, options: &AcquireOptions) -> Result<Striped<F>> {
-        if segments == 0 || segments > MOST {
-            let message = format!("{segments} segments are wanted; it must be 1 to {MOST}");
-            return Err(Error::invalid("lock", message));
-        }
+        check_segments(segments)?;
         if options.reentrant {
             return Err(Error::unsupported("lock", "a segment cannot be reentrant; leave it out"));
         }

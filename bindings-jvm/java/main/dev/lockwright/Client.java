@@ -107,9 +107,14 @@ public final class Client implements AutoCloseable {
     return new ReadWriteLock(this, checked(name), Map.of());
   }
 
-  /** The semaphore called {@code name}, with {@code permits} permits. Whoever first uses an idle one says how many it has, until it is resized. */
+  /**
+   * The semaphore called {@code name}, with {@code permits} permits, 1 to 1,000,000. Whoever first uses an idle one says how many it has,
+   * until it is resized.
+   *
+   * @throws LockException.InvalidConfig for another number, and for what is no name
+   */
   public Semaphore semaphore(String name, int permits) {
-    return new Semaphore(this, checked(name), permits, Map.of());
+    return new Semaphore(this, checked(name), checked(permits, 1), Map.of());
   }
 
   /** The locks called {@code names}, to be held all at once; the options are for each, and the timeout is for all of them. */
@@ -117,14 +122,30 @@ public final class Client implements AutoCloseable {
     return multiLock(Arrays.asList(Objects.requireNonNull(names, "names")));
   }
 
-  /** As {@link #multiLock(String...)}. */
+  /**
+   * As {@link #multiLock(String...)}.
+   *
+   * @throws LockException.InvalidConfig where none is named
+   */
   public MultiLock multiLock(Collection<String> names) {
-    return new MultiLock(this, Objects.requireNonNull(names, "names").stream().map(this::checked).toList(), Map.of());
+    List<String> all = Objects.requireNonNull(names, "names").stream().map(this::checked).toList();
+    MultiLock locks = new MultiLock(this, all, Map.of());
+    if (all.isEmpty()) {
+      // Which the library refuses, in its own words.
+      locks.names();
+    }
+    return locks;
   }
 
-  /** The hot lock {@code name} cut into so many segments, 1 to 256. */
+  /**
+   * The hot lock {@code name} cut into so many segments, 1 to 256.
+   *
+   * @throws LockException.InvalidConfig for another number, and for what is no name
+   */
   public Striped striped(String name, int segments) {
-    return new Striped(this, checked(name), segments, Map.of());
+    String checked = checked(name);
+    new Request(Verb.CHECK_SEGMENTS, handle).count(Request.whole("lock", "segments", segments)).call();
+    return new Striped(this, checked, segments, Map.of());
   }
 
   /** A job that one caller at a time does, such as to rebuild a cache entry, holding the lock of that name. */
@@ -166,6 +187,13 @@ public final class Client implements AutoCloseable {
   private String checked(String name) {
     new Request(Verb.CHECK_NAME, handle).text("lock", "name", name).call();
     return name;
+  }
+
+  /** The permits of a semaphore of which {@code take} are taken together. */
+  int checked(int permits, int take) {
+    Request request = new Request(Verb.CHECK_PERMITS, handle).count(Request.whole("lock", "permits", permits));
+    request.count(Request.whole("lock", "take", take)).call();
+    return permits;
   }
 
   private Lock exported(String secret) {

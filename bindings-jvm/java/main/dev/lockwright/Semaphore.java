@@ -25,7 +25,7 @@ public final class Semaphore extends Options<Semaphore> {
     super(options);
     this.client = client;
     this.name = name;
-    this.permits = Request.whole("lock", "permits", permits);
+    this.permits = permits;
   }
 
   @Override
@@ -35,11 +35,21 @@ public final class Semaphore extends Options<Semaphore> {
 
   /** The lock whose holders have one permit each. */
   public Lock take() {
-    return take(1);
+    return part(1);
   }
 
-  /** The lock whose holders have so many permits each, all or none. */
+  /**
+   * The lock whose holders have so many permits each, all or none.
+   *
+   * @throws LockException.InvalidConfig for less than 1, and more than there are
+   */
   public Lock take(int count) {
+    client.checked(permits, count);
+    return part(count);
+  }
+
+  /** The same for whoever uses it at once, by which it is looked at as well. */
+  private Lock part(int count) {
     return new Lock(client, Lock.Part.PERMITS, name, permits, Request.whole("lock", "take", count), options);
   }
 
@@ -66,7 +76,7 @@ public final class Semaphore extends Options<Semaphore> {
   /** As {@link #acquire()}, for so many permits, all or none. */
   public void acquire(int count) throws InterruptedException {
     check();
-    keep(count, take(count).acquireInterruptibly(null));
+    keep(count, part(count).acquireInterruptibly(null));
   }
 
   /** Waits for a permit, as long as it takes and whatever interrupts: the interrupt status is set then. */
@@ -76,7 +86,7 @@ public final class Semaphore extends Options<Semaphore> {
 
   /** As {@link #acquireUninterruptibly()}, for so many permits, all or none. */
   public void acquireUninterruptibly(int count) {
-    keep(count, take(count).acquireUninterruptibly());
+    keep(count, part(count).acquireUninterruptibly());
   }
 
   /** Whether there was a permit, which the caller has now. Nothing is waited for, and an interrupt changes nothing. */
@@ -86,7 +96,7 @@ public final class Semaphore extends Options<Semaphore> {
 
   /** Whether there were so many permits, which the caller has now. */
   public boolean tryAcquire(int count) {
-    return keep(count, take(count).tryAcquire());
+    return keep(count, part(count).tryAcquire());
   }
 
   /**
@@ -102,7 +112,7 @@ public final class Semaphore extends Options<Semaphore> {
   public boolean tryAcquire(int count, long time, TimeUnit unit) throws InterruptedException {
     check();
     try {
-      return keep(count, take(count).acquireInterruptibly(Request.patience(time, unit)));
+      return keep(count, part(count).acquireInterruptibly(Request.patience(time, unit)));
     } catch (LockException.Timeout taken) {
       return false;
     }
@@ -174,7 +184,7 @@ public final class Semaphore extends Options<Semaphore> {
 
   /** How many permits are free at this moment, in all processes; less than 0 where more are held than a {@link #resize} left. */
   public int availablePermits() {
-    Inspection seen = take().inspect();
+    Inspection seen = part(1).inspect();
     int all = seen.shared() == null || seen.shared().permits() == null ? permits : (int) (long) seen.shared().permits();
     if (seen.shared() == null) {
       return all;
@@ -185,12 +195,12 @@ public final class Semaphore extends Options<Semaphore> {
 
   /** It has so many permits from now on. What is held stays held. */
   public void resize(int permits) {
-    take().handle().call("resize").count("resize", "permits", permits).get();
+    part(1).handle().call("resize").count("resize", "permits", permits).get();
   }
 
   /** Who holds it, and how many wait for it. */
   public Inspection inspect() {
-    return take().inspect();
+    return part(1).inspect();
   }
 
   @Override

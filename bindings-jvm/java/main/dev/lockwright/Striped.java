@@ -29,7 +29,7 @@ public final class Striped extends Options<Striped> {
     super(options);
     this.clients = clients;
     this.name = name;
-    this.segments = Request.whole("lock", "segments", segments);
+    this.segments = segments;
   }
 
   @Override

@@ -291,6 +291,20 @@ class SeveralTest {
   }
 
   @Test
+  void aNumberThatCannotBeIsRefusedBeforeAnythingIsMade() {
+    Semaphore three = client.semaphore("y", 3);
+    Map<Executable, String> all = Map.of(() -> client.semaphore("y", 0), "permits is 0", () -> client.semaphore("y", 1_000_001), "1 to 1000000",
+        () -> three.take(0), "take is 0", () -> three.take(4), "take is 4", () -> three.ttl("1m").take(4), "take is 4",
+        () -> client.striped("x", 0), "0 segments", () -> client.striped("x", 257), "1 to 256", () -> client.latch("z", 1_000_001), "count",
+        () -> client.barrier("b", 10_001), "parties is 10001", () -> client.multiLock(), "no lock is named");
+    all.forEach((one, says) -> {
+      String said = assertThrows(LockException.InvalidConfig.class, one).getMessage();
+      assertTrue(said.contains(says), said);
+    });
+    assertNotNull(client.semaphore("y", 1_000_000).take(1_000_000).acquire());
+  }
+
+  @Test
   void whatIsNoNameIsRefusedBeforeAnythingIsMade() {
     for (String name : new String[] {null, "", "a\0b", "x".repeat(1025), "a\ud800"}) {
       List<Executable> all = List.of(() -> client.lock(name), () -> client.reentrantLock(name), () -> client.readWriteLock(name),
