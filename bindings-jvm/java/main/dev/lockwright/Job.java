@@ -6,8 +6,12 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.function.Supplier;
 
-/** What comes of a job of the native library. Cancelling it gives the job up, and gives back what it got. */
+/**
+ * What comes of a job of the native library. Whoever else completes it, as {@code cancel}, {@code orTimeout} and {@code completeOnTimeout}
+ * do, gives the job up, and what it got is given back.
+ */
 final class Job<T> extends CompletableFuture<T> {
   /** Completes where the result came, on a thread that must run no code of the program's. */
   private static final Executor DIRECT = Runnable::run;
@@ -29,7 +33,7 @@ final class Job<T> extends CompletableFuture<T> {
    *
    * @param executor what completes it; none of the program's where it is null
    * @param read makes a result of the outcome, where that is no failure
-   * @param giveBack what to do with a result that nobody wants any more; null where a cancelled job goes on
+   * @param giveBack what to do with a result that nobody wants any more; null where a job goes on though nobody waits for it
    */
   static <T> Job<T> begin(Executor executor, Request request, Function<Object, T> read, Consumer<T> giveBack) {
     return attempt(executor, request, read.compose(Reply::checked), giveBack);
@@ -80,11 +84,44 @@ final class Job<T> extends CompletableFuture<T> {
 
   @Override
   public boolean cancel(boolean mayInterruptIfRunning) {
-    boolean cancelled = super.cancel(mayInterruptIfRunning);
-    if (cancelled && giveBack != null && open) {
+    return over(super.cancel(mayInterruptIfRunning));
+  }
+
+  @Override
+  public boolean complete(T result) {
+    return over(super.complete(result));
+  }
+
+  @Override
+  public boolean completeExceptionally(Throwable error) {
+    return over(super.completeExceptionally(error));
+  }
+
+  @Override
+  public CompletableFuture<T> completeAsync(Supplier<? extends T> supplier, Executor executor) {
+    // It completes past the methods that are here.
+    whenComplete((result, error) -> over(true));
+    return super.completeAsync(supplier, executor);
+  }
+
+  @Override
+  public void obtrudeValue(T result) {
+    super.obtrudeValue(result);
+    over(true);
+  }
+
+  @Override
+  public void obtrudeException(Throwable error) {
+    super.obtrudeException(error);
+    over(true);
+  }
+
+  /** Somebody completed it: nobody wants any more what is still to come of the job. */
+  private boolean over(boolean completed) {
+    if (completed && giveBack != null && open) {
       Agenda.forget(number);
     }
-    return cancelled;
+    return completed;
   }
 
   /** Waits for it, whatever interrupts. */

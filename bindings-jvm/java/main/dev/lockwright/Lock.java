@@ -158,8 +158,9 @@ public final class Lock extends Options<Lock> {
   }
 
   /**
-   * As {@link #acquire()}; completes with a guard, or exceptionally with a {@link LockException}. {@code cancel} leaves the queue; a lock
-   * that was granted just then is given back.
+   * As {@link #acquire()}; completes with a guard, or exceptionally with a {@link LockException}. Whoever completes it before that, by {@code
+   * cancel}, {@code orTimeout}, {@code completeOnTimeout} or {@code complete}, leaves the queue; a lock that was granted just then is given
+   * back.
    */
   public CompletableFuture<Guard> acquireAsync() {
     return begin(null);
@@ -170,7 +171,7 @@ public final class Lock extends Options<Lock> {
     return begin(timeout);
   }
 
-  /** As {@link #tryAcquire}; completes with null when somebody else holds it. {@code cancel} gives back what was granted just then. */
+  /** As {@link #tryAcquire}; completes with null when somebody else holds it. Whoever cancels or completes it gives back what was granted just then. */
   public CompletableFuture<Guard> tryAcquireAsync() {
     // What depended on another future would leave to itself, when it is cancelled, what that gets.
     return asked(Duration.ZERO).attempt(executor(), this::guardIfFree, Guard::giveBack);

@@ -77,7 +77,7 @@ public final class MultiLock extends Options<MultiLock> {
     }
   }
 
-  /** As {@link #acquire()}. {@code cancel} gives back what was acquired. */
+  /** As {@link #acquire()}. Whoever cancels or completes it gives back what was acquired. */
   public CompletableFuture<MultiGuard> acquireAsync() {
     return begin(null);
   }

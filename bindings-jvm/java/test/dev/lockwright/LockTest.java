@@ -19,7 +19,10 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Assumptions;
@@ -131,6 +134,40 @@ class LockTest {
     first.release();
     third.get().release();
     assertEquals(1, client.metrics().cancelled());
+  }
+
+  @Test
+  void whoeverCompletesAFutureLeavesTheQueue() throws Exception {
+    Map<String, Consumer<CompletableFuture<Guard>>> ways = Map.of("orTimeout", future -> future.orTimeout(1, TimeUnit.MILLISECONDS),
+        "completeOnTimeout", future -> future.completeOnTimeout(null, 1, TimeUnit.MILLISECONDS), "complete", future -> future.complete(null),
+        "completeExceptionally", future -> future.completeExceptionally(new IllegalStateException()),
+        "completeAsync", future -> future.completeAsync(() -> null), "obtrudeValue", future -> future.obtrudeValue(null),
+        "obtrudeException", future -> future.obtrudeException(new IllegalStateException()));
+    for (Map.Entry<String, Consumer<CompletableFuture<Guard>>> way : ways.entrySet()) {
+      Guard first = client.lock("x").acquire();
+      CompletableFuture<Guard> second = client.lock("x").acquireAsync();
+      Places.awaitWaiters(client, 1);
+      way.getValue().accept(second);
+      second.handle((guard, error) -> guard).get(20, TimeUnit.SECONDS);
+      for (long began = System.nanoTime(); client.metrics().waiting() > 0; LockSupport.parkNanos(1_000_000)) {
+        assertTrue(System.nanoTime() - began < 20_000_000_000L, way.getKey() + " stays in the queue");
+      }
+      first.release();
+      assertEquals(ReleaseOutcome.RELEASED, client.lock("x").acquire("5s").release(), way.getKey());
+    }
+  }
+
+  @Test
+  void aFutureThatTimesOutAfterTheGrantGivesItBack() throws Exception {
+    BlockingQueue<Runnable> later = new LinkedBlockingQueue<>();
+    try (Client own = Lockwright.connect(Places.shared(), new ConnectOptions().executor(later::add))) {
+      CompletableFuture<Guard> acquired = own.lock("x").acquireAsync();
+      Runnable completes = later.take();
+      acquired.orTimeout(1, TimeUnit.MILLISECONDS);
+      assertInstanceOf(TimeoutException.class, assertThrows(ExecutionException.class, acquired::get).getCause());
+      completes.run();
+      own.lock("x").acquire("20s").release();
+    }
   }
 
   @Test
