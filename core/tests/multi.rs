@@ -45,6 +45,25 @@ fn all_are_held_or_none() {
     }
 }
 
+#[tokio::test]
+async fn an_error_names_what_was_waited_for_and_what_was_wanted_with_it() {
+    let place = TestStore::all().pop().unwrap();
+    let (names, holder) = (place.names(["a", "b", "c"]), place.client());
+    let _held = holder.lock(&names[1]).acquire().unwrap();
+    let tasks = lockwright::Client::<Async>::open(Some(&place.uri), Default::default()).unwrap();
+    // What is only tried is tried in one request, which does not say who kept it from all.
+    for (limit, waited) in [(Duration::ZERO, None), (Duration::from_millis(50), Some(&*names[1]))] {
+        let options = AcquireOptions { timeout: Some(limit), ..tasks.options() };
+        let locks = tasks.multi_lock_with(&names, &options).unwrap();
+        let of_a_thread = locks.clone().into_face::<lockwright::blocking::Blocking>().acquire().unwrap_err();
+        for error in [locks.acquire().await.unwrap_err(), of_a_thread] {
+            assert_eq!((error.kind(), error.lock(), error.store()), (Kind::Timeout, waited, Some(tasks.address())));
+            let all = format!("wanted together are {}", names.clone().map(|name| format!("{name:?}")).join(", "));
+            assert!(error.context().ends_with(&all), "{error}");
+        }
+    }
+}
+
 #[test]
 fn one_that_is_taken_leaves_the_others_free_at_once() {
     let place = TestStore::all().pop().unwrap();

@@ -290,6 +290,16 @@ pub fn lost_meanwhile() -> Error {
     Error::new(Kind::Lost, "acquire", message)
 }
 
+/// The same error, naming the locks that were wanted together where there are several: it concerns one of them.
+pub fn of_several<'a>(mut error: Error, names: impl ExactSizeIterator<Item = &'a str>) -> Error {
+    if names.len() > 1 {
+        let names: Vec<_> = names.map(|name| format!("{name:?}")).collect();
+        let message = format!("{}; wanted together are {}", error.0.message, names.join(", "));
+        error.0.message = shortened(message.into());
+    }
+    error
+}
+
 /// The same error, saying that there is nobody at the address: asking again in a moment finds nobody either.
 pub fn with_nobody_there(mut error: Error) -> Error {
     error.0.nobody_there = true;

@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use lockwright_machines::error::{left_of, lost_meanwhile};
+use lockwright_machines::error::{left_of, lost_meanwhile, of_several};
 
 use crate::Async;
 use crate::blocking::{Acquiring, Wait};
@@ -126,6 +126,19 @@ impl<F: Face> MultiLock<F> {
         }
     }
 
+    /// The error of an acquisition in which the lock of index `waited` was waited for, where it is known which.
+    fn explain(&self, error: Error, waited: Option<usize>) -> Error {
+        let error = match waited.and_then(|index| self.locks.get(index)) {
+            Some(lock) => error.on_lock(lock.name()),
+            None => error,
+        };
+        let error = of_several(error, self.locks.iter().map(Lock::name));
+        match self.locks.first() {
+            Some(lock) => error.on_store(lock.client().address()),
+            None => error,
+        }
+    }
+
     /// Whether what was lost while others were waited for is waited for again. Without renewal it would only be lost
     /// again.
     fn begins_again(&self, deadline: Option<Time>) -> bool {
@@ -133,9 +146,18 @@ impl<F: Face> MultiLock<F> {
     }
 
     /// The guard of all where all were tried at once, and each of them was granted.
-    fn all_of(&self, granted: Taken<F>) -> Option<Result<MultiGuard<F>>> {
-        let all = granted.len() == self.locks.len();
-        all.then(|| Self::complete(granted.into_iter().map(|(_, guard)| guard).collect()))
+    fn all_of(&self, granted: Taken<F>) -> Result<MultiGuard<F>> {
+        let all = Self::complete(granted.into_iter().map(|(_, guard)| guard).collect());
+        all.map_err(|error| self.explain(error, None))
+    }
+
+    /// What comes of trying all at once, where nothing is to be waited for any more.
+    fn tried(&self, granted: Taken<F>, timeout: Option<Duration>) -> Option<Result<MultiGuard<F>>> {
+        if granted.len() == self.locks.len() {
+            return Some(self.all_of(granted));
+        }
+        // Who was granted some gave them back, and does not know which others were taken.
+        (timeout == Some(Duration::ZERO)).then(|| Err(self.explain(Error::timeout(Duration::ZERO), None)))
     }
 }
 
@@ -169,20 +191,19 @@ impl MultiLock {
     pub async fn acquire_within(&self, timeout: Option<Duration>) -> Result<MultiGuard> {
         let deadline = Self::deadline(timeout);
         if let Some(granted) = try_together(&self.locks, Policy::All, Trial::within(timeout, deadline)).await? {
-            match self.all_of(granted) {
-                Some(result) => return result,
-                None if timeout == Some(Duration::ZERO) => return Err(Error::timeout(Duration::ZERO)),
-                None => {}
+            if let Some(result) = self.tried(granted, timeout) {
+                return result;
             }
         }
         loop {
             let mut guards = Vec::with_capacity(self.locks.len());
-            for lock in self.locks.iter() {
-                guards.push(lock.acquire_within(left_of(timeout, deadline.map(left))?).await?);
+            for (index, lock) in self.locks.iter().enumerate() {
+                let guard = async { lock.acquire_within(left_of(timeout, deadline.map(left))?).await };
+                guards.push(guard.await.map_err(|error| self.explain(error, Some(index)))?);
             }
             match Self::complete(guards) {
                 Err(_) if self.begins_again(deadline) => {}
-                result => return result,
+                result => return result.map_err(|error| self.explain(error, None)),
             }
         }
     }
@@ -231,13 +252,10 @@ impl MultiLock<Blocking> {
         let (lock, guards) = (self.clone(), Vec::new());
         let mut acquiring = AcquiringAll { lock, by, timeout, deadline, guards, next: None, result: None };
         if let Some(granted) = try_together_here(&self.locks, Policy::All, Trial::within(timeout, deadline))? {
-            acquiring.result = match self.all_of(granted) {
-                None if timeout == Some(Duration::ZERO) => Some(Err(Error::timeout(Duration::ZERO))),
-                result => result,
-            };
+            acquiring.result = self.tried(granted, timeout);
         }
         if acquiring.result.is_none() {
-            acquiring.begin_next()?;
+            acquiring.begin_next().map_err(|error| self.explain(error, Some(0)))?;
         }
         Ok(acquiring)
     }
@@ -271,8 +289,9 @@ impl AcquiringAll {
                 Ok(()) if self.next.is_none() => self.complete(),
                 Ok(()) => None,
                 Err(error) => {
+                    let waited = self.guards.len();
                     self.guards.clear();
-                    Some(Err(error))
+                    Some(Err(self.lock.explain(error, Some(waited))))
                 }
             };
             // Nobody would wake whoever is to be woken for what was begun just now.
@@ -284,8 +303,10 @@ impl AcquiringAll {
 
     fn complete(&mut self) -> Option<Result<MultiGuard<Blocking>>> {
         match MultiLock::complete(std::mem::take(&mut self.guards)) {
-            Err(_) if self.lock.begins_again(self.deadline) => self.begin_next().err().map(Err),
-            result => Some(result),
+            Err(_) if self.lock.begins_again(self.deadline) => {
+                self.begin_next().err().map(|error| Err(self.lock.explain(error, Some(0))))
+            }
+            result => Some(result.map_err(|error| self.lock.explain(error, None))),
         }
     }
 

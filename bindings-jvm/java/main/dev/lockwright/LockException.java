@@ -1,6 +1,8 @@
 package dev.lockwright;
 
+import java.util.List;
 import java.util.Objects;
+import java.util.stream.Collectors;
 
 /**
  * Whatever goes wrong with a lock. {@link #code()} is the same in every language; the message says what can be done. Each code has a
@@ -52,6 +54,16 @@ public class LockException extends RuntimeException {
   /** The thread was interrupted. */
   static LockException cancelled(String lock, String store) {
     return made("cancelled", "acquire", lock, store, "the thread was interrupted while it waited");
+  }
+
+  /** The same while it waited for these, of which one or another was waited for. */
+  static LockException cancelled(List<String> locks, String store) {
+    if (locks.size() == 1) {
+      return cancelled(locks.get(0), store);
+    }
+    String names = locks.stream().map(lock -> '"' + lock + '"').collect(Collectors.joining(", "));
+    String message = "cancelled: acquire locks " + names + " on " + store + ": the thread was interrupted while it waited";
+    return of(new Reply.Failure("cancelled", message, "acquire", null, store));
   }
 
   /** It was lost before it was given back. */

@@ -64,14 +64,14 @@ public final class MultiLock extends Options<MultiLock> {
       return guard(made().handle.call("acquire", Owner.ofThread()).limit(timeout).getInterruptibly());
     } catch (InterruptedException interrupt) {
       Thread.currentThread().interrupt();
-      throw LockException.cancelled(names().get(0), client.address());
+      throw LockException.cancelled(names(), client.address());
     }
   }
 
-  /** All of them, if all are free; null when somebody else holds one. */
+  /** All of them, if all are free; null when somebody else holds one. An interrupt changes nothing. */
   public MultiGuard tryAcquire() {
     try {
-      return within(Duration.ZERO);
+      return guard(made().handle.call("acquire", Owner.ofThread()).limit(Duration.ZERO).get());
     } catch (LockException.Timeout taken) {
       return null;
     }

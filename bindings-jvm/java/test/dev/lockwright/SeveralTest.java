@@ -278,6 +278,24 @@ class SeveralTest {
   }
 
   @Test
+  void anErrorOfSeveralLocksNamesThem() throws Exception {
+    // Of no thread: this one would wait for itself.
+    Guard held = client.lock("b").acquireAsync().get();
+    MultiLock all = client.multiLock("c", "a", "b");
+    for (Duration limit : List.of(Duration.ZERO, Duration.ofMillis(20))) {
+      LockException.Timeout timeout = assertThrows(LockException.Timeout.class, () -> all.acquire(limit));
+      assertEquals("b", timeout.lock());
+      assertTrue(timeout.getMessage().contains("\"a\", \"b\", \"c\""), timeout.getMessage());
+    }
+    Thread.currentThread().interrupt();
+    LockException.Cancelled cancelled = assertThrows(LockException.Cancelled.class, all::acquire);
+    assertTrue(Thread.interrupted());
+    assertNull(cancelled.lock());
+    assertTrue(cancelled.getMessage().contains("acquire locks \"a\", \"b\", \"c\" on "), cancelled.getMessage());
+    held.release();
+  }
+
+  @Test
   void aNumberBelowZeroIsRefusedAsItIs() {
     Striped two = client.striped("x", 2);
     List<Executable> all = List.of(() -> two.segment(-1), () -> two.markSoldOut(-1), () -> two.across(client).segment(-1),
