@@ -10,8 +10,8 @@ use crate::thrown::thrown;
 use crate::value::{PHP, count, limit, span, text, token, told};
 use crate::waiting::{caught_up, waited};
 
-/// What goes on for a while though it waits for no lock.
-const LASTING: [&str; 3] = ["ping", "drain", "close"];
+/// What waits for more than one thing, or for none that others hold.
+const LASTING: [&str; 4] = ["ping", "drain", "close", "any"];
 
 /// What came of it, with the core's own error.
 pub(crate) fn tried(of: Handle, name: &str, given: &[Option<&Zval>]) -> PhpResult<Result<Outcome, Error>> {

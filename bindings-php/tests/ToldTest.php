@@ -453,6 +453,8 @@ final class ToldTest extends TestCase
         yield 'export' => [fn (Client $client) => $client->resume(self::cutOf($client->lock('other')->acquire())->export(20))->release(), 'released'];
         yield 'run' => [fn (Client $client) => $client->lock('other')->run(fn () => self::cut() ?? 'done'), 'done'];
         yield 'several' => [fn (Client $client) => self::cutOf($client->multiLock(['a', 'b'])->acquire())->release(), ['a' => 'released', 'b' => 'released']];
+        yield 'several, to be acquired' => [fn (Client $client) => $client->multiLock(['a', 'b'])->acquire()->release(), ['a' => 'released', 'b' => 'released']];
+        yield 'any' => [fn (Client $client) => $client->striped('s', 2)->any()->release(), 'released'];
         yield 'tryAcquire' => [fn (Client $client) => $client->lock('other')->tryAcquire()->release(), 'released'];
         yield 'ping' => [fn (Client $client) => $client->ping()->took < 2, true];
     }

@@ -203,18 +203,11 @@ impl Acquiring {
     /// Waits as `how` says; `None` when there is no result yet. Call it no more after a result.
     pub fn wait<'a>(&mut self, how: impl Into<Wait<'a>>) -> Option<Result<Guard>> {
         let acquisition = &mut self.0;
-        if acquisition.is_forked() {
-            let message = "this acquisition was begun before a fork; begin it in this process";
-            return Some(Err(Error::new(Kind::Forked, "acquire", message)));
+        if let Some(error) = acquisition.forked() {
+            return Some(Err(error));
         }
         let left = acquisition.give_up_in_time();
-        let settled = match how.into() {
-            Wait::Park(slice) => {
-                let slice = slice.min(left);
-                acquisition.waiter.park((slice < Duration::MAX).then_some(slice))
-            }
-            Wait::Wake(waker) => acquisition.waiter.take_or_wake(waker),
-        }?;
+        let settled = acquisition.settled(how.into(), left)?;
         let who = match acquisition.who(&settled) {
             Ok(who) => who,
             Err(limit) => acquisition.engine.look_at(&acquisition.entry, limit),
@@ -224,6 +217,23 @@ impl Acquiring {
 }
 
 impl Acquisition<Blocking> {
+    /// The error of one that was begun by the parent of this process.
+    pub(crate) fn forked(&self) -> Option<Error> {
+        let message = "this acquisition was begun before a fork; begin it in this process";
+        self.is_forked().then(|| Error::new(Kind::Forked, "acquire", message))
+    }
+
+    /// The result, if it comes while this thread waits as `how` says, for at most `left`.
+    pub(crate) fn settled(&self, how: Wait<'_>, left: Duration) -> Option<Settled> {
+        match how {
+            Wait::Park(slice) => {
+                let slice = slice.min(left);
+                self.waiter.park((slice < Duration::MAX).then_some(slice))
+            }
+            Wait::Wake(waker) => self.waiter.take_or_wake(waker),
+        }
+    }
+
     /// How much longer it may wait. Once that is over, this thread undoes here what it asked of the store.
     fn give_up_in_time(&self) -> Duration {
         let Some(deadline) = self.deadline else { return Duration::MAX };

@@ -50,7 +50,7 @@ use crate::protocol::Policy;
 use crate::queue::OwnerId;
 use crate::release::{Outcomes, Releases};
 use crate::time::Time;
-use crate::together::{Taken, try_together, try_together_here};
+use crate::together::{Taken, Trying, try_together};
 use crate::token::Token;
 
 /// Several named locks that are acquired together. Cheap to clone.
@@ -190,10 +190,10 @@ impl MultiLock {
     /// As there.
     pub async fn acquire_within(&self, timeout: Option<Duration>) -> Result<MultiGuard> {
         let deadline = Self::deadline(timeout);
-        if let Some(granted) = try_together(&self.locks, Policy::All, Trial::within(timeout, deadline)).await? {
-            if let Some(result) = self.tried(granted, timeout) {
-                return result;
-            }
+        let tried = try_together(&self.locks, Policy::All, Trial::within(timeout, deadline)).await;
+        let tried = tried.map_err(|error| self.explain(error, None))?;
+        if let Some(result) = tried.and_then(|granted| self.tried(granted, timeout)) {
+            return result;
         }
         loop {
             let mut guards = Vec::with_capacity(self.locks.len());
@@ -250,11 +250,9 @@ impl MultiLock<Blocking> {
     fn begin_for(&self, timeout: Option<Duration>, by: Option<OwnerId>) -> Result<AcquiringAll> {
         let deadline = Self::deadline(timeout);
         let (lock, guards) = (self.clone(), Vec::new());
-        let mut acquiring = AcquiringAll { lock, by, timeout, deadline, guards, next: None, result: None };
-        if let Some(granted) = try_together_here(&self.locks, Policy::All, Trial::within(timeout, deadline))? {
-            acquiring.result = self.tried(granted, timeout);
-        }
-        if acquiring.result.is_none() {
+        let trying = Trying::begin(&self.locks, Policy::All, Trial::within(timeout, deadline))?;
+        let mut acquiring = AcquiringAll { lock, by, timeout, deadline, trying, guards, next: None };
+        if acquiring.trying.is_none() {
             acquiring.begin_next().map_err(|error| self.explain(error, Some(0)))?;
         }
         Ok(acquiring)
@@ -267,9 +265,10 @@ pub struct AcquiringAll {
     by: Option<OwnerId>,
     timeout: Option<Duration>,
     deadline: Option<Time>,
+    /// All of them at once.
+    trying: Option<Trying>,
     guards: Vec<Guard<Blocking>>,
     next: Option<Acquiring>,
-    result: Option<Result<MultiGuard<Blocking>>>,
 }
 
 impl AcquiringAll {
@@ -277,8 +276,13 @@ impl AcquiringAll {
     pub fn wait<'a>(&mut self, how: impl Into<Wait<'a>>) -> Option<Result<MultiGuard<Blocking>>> {
         let how = how.into();
         loop {
-            if let Some(result) = self.result.take() {
-                return Some(result);
+            if let Some(trying) = &mut self.trying {
+                let granted = trying.wait(how)?;
+                self.trying = None;
+                if let Some(result) = self.tried(granted) {
+                    return Some(result);
+                }
+                continue;
             }
             let result = self.next.as_mut()?.wait(how)?;
             let result = result.and_then(|guard| {
@@ -298,6 +302,15 @@ impl AcquiringAll {
             if result.is_some() || matches!(how, Wait::Park(_)) {
                 return result;
             }
+        }
+    }
+
+    /// What comes of it that all were tried at once; else the first of them is waited for.
+    fn tried(&mut self, granted: Result<Taken<Blocking>>) -> Option<Result<MultiGuard<Blocking>>> {
+        match granted.map(|granted| self.lock.tried(granted, self.timeout)) {
+            Ok(Some(result)) => Some(result),
+            Ok(None) => self.begin_next().err().map(|error| Err(self.lock.explain(error, Some(0)))),
+            Err(error) => Some(Err(self.lock.explain(error, None))),
         }
     }
 

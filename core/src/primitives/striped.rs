@@ -58,7 +58,7 @@ use crate::platform::clock;
 use crate::platform::random;
 use crate::protocol::Policy;
 use crate::time::Time;
-use crate::together::{MOST, Taken, try_together, try_together_here};
+use crate::together::{MOST, Taken, Trying, try_together};
 
 /// How long to wait in the queue of one segment.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -366,8 +366,8 @@ impl Choosing {
 }
 
 fn first_free_here(locks: &[Lock<Blocking>], trial: Trial) -> Result<Option<(usize, Guard<Blocking>)>> {
-    if let Some(granted) = try_together_here(locks, Policy::Any, trial)? {
-        return Ok(first(granted));
+    if let Some(trying) = Trying::begin(locks, Policy::Any, trial)? {
+        return Ok(first(trying.finish()?));
     }
     for (place, lock) in locks.iter().enumerate() {
         if let Some(guard) = lock.try_as(trial)? {

@@ -2,7 +2,9 @@
 //! for it.
 
 use std::future::poll_fn;
+use std::time::Duration;
 
+use crate::blocking::Wait;
 use crate::client::{Acquisition, Async, Blocking, Face, Guard, Lock};
 use crate::driver::batch::Batch;
 use crate::driver::engine::Trial;
@@ -97,24 +99,48 @@ pub(crate) async fn try_together(locks: &[Lock], policy: Policy, trial: Trial) -
     granted(results).map(Some)
 }
 
-/// The same in this thread.
-pub(crate) fn try_together_here(
-    locks: &[Lock<Blocking>],
-    policy: Policy,
-    trial: Trial,
-) -> Result<Option<Taken<Blocking>>> {
-    let Some(Begun { mut acquisitions, batch, hopeless }) = Begun::begin(locks, policy, trial)? else {
-        return Ok(None);
-    };
-    let Some(engine) = acquisitions.first().map(|first| first.engine.clone()) else { return Ok(None) };
-    if hopeless {
-        batch.withdraw(&engine);
-        return Ok(Some(Vec::new()));
+/// The same in this thread, which asks the store as it begins, and waits in slices for what comes of it. Dropping it
+/// gives up.
+pub(crate) struct Trying {
+    acquisitions: Vec<Acquisition<Blocking>>,
+    /// Of the first of them.
+    results: Vec<Result<Guard<Blocking>>>,
+}
+
+impl Trying {
+    /// As [`try_together`].
+    pub(crate) fn begin(locks: &[Lock<Blocking>], policy: Policy, trial: Trial) -> Result<Option<Self>> {
+        let Some(Begun { mut acquisitions, batch, hopeless }) = Begun::begin(locks, policy, trial)? else {
+            return Ok(None);
+        };
+        let Some(engine) = acquisitions.first().map(|first| first.engine.clone()) else { return Ok(None) };
+        if hopeless {
+            batch.withdraw(&engine);
+            acquisitions.clear();
+        } else {
+            here(batch.perform(Road::Thread, &engine, trial.until))?;
+        }
+        Ok(Some(Trying { acquisitions, results: Vec::new() }))
     }
-    here(batch.perform(Road::Thread, &engine, trial.until))?;
-    let conclude = |acquisition: &mut Acquisition<Blocking>| {
-        let settled = acquisition.waiter.park_until_settled();
-        acquisition.conclude(settled)
-    };
-    granted(acquisitions.iter_mut().map(conclude).collect()).map(Some)
+
+    /// Waits as `how` says; `None` when there is no result yet.
+    pub(crate) fn wait(&mut self, how: Wait<'_>) -> Option<Result<Taken<Blocking>>> {
+        while let Some(acquisition) = self.acquisitions.get_mut(self.results.len()) {
+            if let Some(error) = acquisition.forked() {
+                return Some(Err(error));
+            }
+            let settled = acquisition.settled(how, Duration::MAX)?;
+            self.results.push(acquisition.conclude(settled));
+        }
+        Some(granted(std::mem::take(&mut self.results)))
+    }
+
+    /// What comes of it, however long that takes.
+    pub(crate) fn finish(mut self) -> Result<Taken<Blocking>> {
+        loop {
+            if let Some(taken) = self.wait(Wait::Park(Duration::MAX)) {
+                return taken;
+            }
+        }
+    }
 }
