@@ -58,9 +58,13 @@ fn on_lock(error: Error, of: &Handle) -> Error {
     if let Handle::Lock(lock) = of { error.on_lock(lock.name()) } else { error }
 }
 
-/// Does it in this thread; what waits for others is to be looked at.
+/// Does it in this thread; what waits for others is to be looked at. A store that was silent may be so for seconds, in
+/// which no interrupt would be heard here: it is asked by a job.
 pub(crate) fn here(request: &mut Request<'_>) -> Result<Reply> {
     let (operation, handle, arguments) = asked(request)?;
+    if handle.is_unanswered() {
+        return Ok(agenda()?.begin(operation.run(handle, arguments)));
+    }
     let limit = arguments.iter().find_map(|argument| match argument {
         Argument::Limit(limit) => Some(*limit),
         _ => None,

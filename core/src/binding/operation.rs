@@ -312,6 +312,19 @@ impl Handle {
         }
     }
 
+    /// Whether its store did not answer when this client last asked it: whoever asks again in a thread of its own may
+    /// have to wait for as long.
+    pub fn is_unanswered(&self) -> bool {
+        match self {
+            Handle::Client(client) => client.is_unanswered(),
+            Handle::Lock(lock) => lock.client().is_unanswered(),
+            Handle::Locks(locks) => locks.client().is_some_and(Client::is_unanswered),
+            Handle::Segments(segments) => segments.segment(0).client().is_unanswered(),
+            Handle::Latch(latch) => latch.gate().client().is_unanswered(),
+            Handle::Barrier(barrier) => barrier.gate().client().is_unanswered(),
+        }
+    }
+
     /// How long it is waited for where the caller does not say.
     pub fn own_limit(&self) -> Option<Duration> {
         match self {

@@ -240,6 +240,12 @@ impl<F: Face> Client<F> {
         engine.inquire_by(road, inquiry).await.map_err(|error| error.on_store(self.address()))
     }
 
+    /// Whether the store did not answer this client when it was last asked.
+    #[cfg(feature = "bindings")]
+    pub(crate) fn is_unanswered(&self) -> bool {
+        matches!(self.inner.engines.current().map(|made| &**made), Some(Ok(engine)) if engine.silence.lasts())
+    }
+
     /// What asks the store.
     fn engine(&self) -> Result<Arc<Engine>> {
         self.inner.engine().cloned().map_err(|error| error.on_store(self.address()))

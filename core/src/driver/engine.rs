@@ -83,7 +83,7 @@ pub(crate) struct Engine {
     /// Notified of whatever happens to an entry once the client is drained or closed.
     pub(super) happened: Notify,
     pub(crate) counters: Counters,
-    silence: Silence,
+    pub(crate) silence: Silence,
     pub(crate) waits: Waits,
     /// What was last seen of a holder, for those whose time is over together.
     seen: Mutex<Option<Seen>>,

@@ -186,6 +186,12 @@ pub(crate) fn tell(notice: &Notice, lock: &str, store: &str) {
 pub(crate) struct Silence(AtomicU64);
 
 impl Silence {
+    /// Whether the store did not answer when it was last asked.
+    #[cfg(feature = "bindings")]
+    pub(crate) fn lasts(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
     /// Takes up how a round trip ended; whether the store answered again after it had not.
     pub(crate) fn hear(&self, answered: &Answered, store: &Arc<dyn Store>) -> bool {
         let store = &**store.address();

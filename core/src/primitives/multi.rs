@@ -97,6 +97,11 @@ impl<F: Face> MultiLock<F> {
         self.locks.iter().map(Lock::name)
     }
 
+    #[cfg(feature = "bindings")]
+    pub(crate) fn client(&self) -> Option<&Client<F>> {
+        self.locks.first().map(Lock::client)
+    }
+
     /// The same locks for callers that wait in another way.
     pub fn into_face<G: Face>(self) -> MultiLock<G> {
         MultiLock { locks: self.locks.iter().map(|lock| lock.clone().into_face()).collect() }

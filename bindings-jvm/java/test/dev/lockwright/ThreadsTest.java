@@ -20,7 +20,9 @@ import java.util.concurrent.Future;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.Lock;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
@@ -307,6 +309,38 @@ class ThreadsTest {
       done.get();
       aside.shutdown();
       assertEquals(10_000, counter);
+    }
+  }
+
+  @Test
+  void anInterruptIsHeardWhileTheStoreIsSilent() throws Exception {
+    String redis = System.getenv("LOCKWRIGHT_TEST_REDIS");
+    Assumptions.assumeTrue(redis != null);
+    ConnectOptions patient = new ConnectOptions().prefix(UUID.randomUUID() + ":").responseTimeout(Duration.ofMillis(200))
+        .connectTimeout(Duration.ofSeconds(60)).storeTimeout(Duration.ofSeconds(60));
+    try (Silent way = new Silent(redis); Client client = Lockwright.connect(way.address(), patient)) {
+      Latch latch = client.latch("l", 1);
+      client.lock("x").acquire().release();
+      way.fallSilent();
+      // From now on it is known not to answer.
+      assertThrows(LockException.class, () -> client.lock("x").acquire("400ms"));
+      List<Executable> all = List.of(() -> client.reentrantLock("x").lockInterruptibly(), () -> client.semaphore("s", 2).acquire(),
+          () -> client.reentrantLock("y").tryLock(60, TimeUnit.SECONDS), () -> client.multiLock("a", "b").acquire(), latch::await,
+          () -> client.striped("t", 2).any());
+      long began = System.nanoTime();
+      for (Executable one : all) {
+        AtomicReference<Throwable> thrown = new AtomicReference<>();
+        Thread waits = new Thread(() -> thrown.set(assertThrows(Throwable.class, one)));
+        waits.start();
+        while (waits.getState() == Thread.State.NEW || waits.getState() == Thread.State.RUNNABLE) {
+          LockSupport.parkNanos(1_000_000);
+        }
+        waits.interrupt();
+        waits.join();
+        assertTrue(thrown.get() instanceof InterruptedException || thrown.get() instanceof LockException.Cancelled, thrown::toString);
+      }
+      assertTrue(System.nanoTime() - began < 10_000_000_000L);
+      way.speak();
     }
   }
 
