@@ -246,12 +246,20 @@ public final class Guard implements AutoCloseable {
     return secret;
   }
 
-  /** As {@link #export}. */
+  /**
+   * As {@link #export}. Whoever cancels or completes it before that, as {@code orTimeout} does, gives the lock back: a secret that nobody has
+   * must not keep it.
+   */
   public CompletableFuture<String> exportAsync(Duration ttl) {
-    return begin(Verb.BEGIN_EXPORT, request -> request.span("export", "ttl", ttl), secret -> {
+    Request request = request(Verb.BEGIN_EXPORT).span("export", "ttl", ttl);
+    return Job.begin(client.executor, request, secret -> {
       over();
       return (String) secret;
-    });
+    }, this::takeBack);
+  }
+
+  private void takeBack(String secret) {
+    client.resumeAsync(secret).thenAccept(Guard::giveBack);
   }
 
   /** Of a read/write lock: the writer becomes a reader, and nobody else writes in between. The token stays. */

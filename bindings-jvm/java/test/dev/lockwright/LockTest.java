@@ -171,6 +171,22 @@ class LockTest {
   }
 
   @Test
+  void anExportThatIsCancelledGivesTheLockBack() throws Exception {
+    BlockingQueue<Runnable> later = new LinkedBlockingQueue<>();
+    try (Client own = Lockwright.connect(Places.shared(), new ConnectOptions().executor(later::add))) {
+      CompletableFuture<String> exported = own.lock("x").acquire().exportAsync(Duration.ofHours(1));
+      Runnable completes = later.take();
+      assertTrue(exported.cancel(true));
+      completes.run();
+      // What takes it back completes there, too.
+      Runnable takesBack = later.poll(20, TimeUnit.SECONDS);
+      assertNotNull(takesBack);
+      takesBack.run();
+      own.lock("x").acquire("20s").release();
+    }
+  }
+
+  @Test
   void aTryThatIsCancelledAfterTheGrantGivesItBack() throws Exception {
     BlockingQueue<Runnable> later = new LinkedBlockingQueue<>();
     try (Client own = Lockwright.connect(Places.shared(), new ConnectOptions().executor(later::add))) {
