@@ -70,8 +70,8 @@ pub(crate) fn give(slot: u64, function: &Zval) -> PhpResult<()> {
 pub(crate) fn answer(slot: u64) -> Found {
     let function = MINE.with_borrow(|all| all.iter().find(|(other, _)| *other == slot).map(|(_, f)| f.shallow_clone()));
     let function = function.ok_or(NO_REQUEST)?;
-    if ExecutorGlobals::has_exception() {
-        // PHP calls nothing then.
+    if ExecutorGlobals::has_exception() || BAILED_OUT.get() {
+        // PHP calls nothing then, or would be ended once more.
         return Err(ENDED.into());
     }
     let asked = try_catch(std::panic::AssertUnwindSafe(|| {
@@ -116,5 +116,6 @@ pub(crate) fn go_on() {
 /// The request ends, and with it all functions.
 pub(crate) fn ended() {
     OPEN.store(false, Ordering::Release);
+    BAILED_OUT.set(false);
     drop(MINE.with_borrow_mut(std::mem::take));
 }

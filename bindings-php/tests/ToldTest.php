@@ -504,6 +504,27 @@ final class ToldTest extends TestCase
         }
     }
 
+    public function testCredentialsThatThrowAsTheRequestEndsAreAskedForOnce(): void
+    {
+        $server = getenv('LOCKWRIGHT_TEST_REDIS') ?: $this->markTestSkipped('LOCKWRIGHT_TEST_REDIS is not set');
+        $user = 'php-' . getmypid();
+        $this->assertSame("+OK\r\n", self::say('ACL', 'SETUSER', $user, 'on', '>word', '~*', '&*', '+@all'));
+        try {
+            $at = parse_url($server);
+            [$out] = php('$asked = 0;
+                $credentials = function () use (&$asked) { if ($asked++) { throw new DomainException("the vault is closed"); } return ["' . $user . '", "word"]; };
+                $client = Lockwright\Client::connect(' . var_export($server, true) . ', prefix: "' . $user . ':", credentials: $credentials);
+                $guard = $client->lock("end")->acquire();
+                $socket = fsockopen("' . $at['host'] . '", ' . $at['port'] . ');
+                fwrite($socket, "CLIENT KILL USER ' . $user . '\r\n");
+                fgets($socket);
+                exit(3);', ['display_errors' => '1', 'log_errors' => '0']);
+            $this->assertSame(1, substr_count($out, 'DomainException: the vault is closed'), $out);
+        } finally {
+            self::say('ACL', 'DELUSER', $user);
+        }
+    }
+
     /** @return iterable<array{callable(): mixed, string}> */
     public static function noCredentials(): iterable
     {
