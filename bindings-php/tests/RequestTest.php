@@ -121,6 +121,34 @@ final class RequestTest extends TestCase
     }
 
     /** @requires extension pcntl */
+    public function testASignalHandlerMayReleaseWhatIsBeingExported(): void
+    {
+        if (!getenv('LOCKWRIGHT_TEST_REDIS')) {
+            $this->markTestSkipped('a server that can be paused is needed');
+        }
+        $client = client('server');
+        $guard = $client->lock('exported')->acquire();
+        pcntl_async_signals(true);
+        pcntl_signal(SIGALRM, function () use ($guard, &$outcome) {
+            $outcome = $guard->release();
+        });
+        $at = parse_url(place('server'));
+        $socket = fsockopen($at['host'], $at['port']);
+        fwrite($socket, "CLIENT PAUSE 1500 ALL\r\n");
+        fgets($socket);
+        pcntl_alarm(1);
+        try {
+            $guard->export('20s');
+            $this->fail('it was exported');
+        } catch (Lockwright\NotOwned $error) {
+            $this->assertStringContainsString('released while it was exported', $error->getMessage());
+        }
+        pcntl_signal(SIGALRM, SIG_DFL);
+        $this->assertSame('unknown', $outcome);
+        $this->assertNotNull($client->lock('exported')->tryAcquire());
+    }
+
+    /** @requires extension pcntl */
     public function testASignalThatEndsTheProgramFreesTheLock(): void
     {
         [$out, $status] = php('$client = Lockwright\Client::connect(' . var_export($this->url(), true) . ');

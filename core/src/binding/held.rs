@@ -7,6 +7,7 @@
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use lockwright_machines::error::being_exported;
@@ -42,8 +43,10 @@ pub struct Held {
 }
 
 /// An export under way, which a release recalls: nobody knows the secret yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Leaving {
+    /// The thread that it is done in, which goes on with it only once whatever it calls meanwhile returns.
+    within: Option<ThreadId>,
     is_recalled: AtomicBool,
     is_over: AtomicBool,
     /// What came of it, for whoever recalled it.
@@ -52,17 +55,36 @@ struct Leaving {
 }
 
 impl Leaving {
-    /// Waits until it is over.
+    /// One that is done in this thread, unless it is a task's.
+    fn of(road: Road) -> Self {
+        let within = match road {
+            Road::Thread => Some(thread::current().id()),
+            Road::Task => None,
+        };
+        let (is_recalled, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+        Leaving { within, is_recalled, is_over, ending: Mutex::new(None), over: Arc::default() }
+    }
+
+    /// Whether it can end while this thread waits for it.
+    fn can_end(&self) -> bool {
+        self.within != Some(thread::current().id())
+    }
+
+    /// Waits until it is over, unless that waits for this thread.
     fn wait(&self) {
-        self.over.register().wait(blocking::Wait::Park(Duration::MAX), None);
+        if self.can_end() {
+            self.over.register().wait(blocking::Wait::Park(Duration::MAX), None);
+        }
     }
 
     /// The same in a task.
     async fn told(&self) {
-        self.over.clone().told().await;
+        if self.can_end() {
+            self.over.clone().told().await;
+        }
     }
 
-    /// How the hold ended, once it is over; not known of an export that was cut off.
+    /// How the hold ended, once it is over; not known of an export that was cut off, or is not.
     fn ending(&self) -> Ending {
         locked(&self.ending).clone().unwrap_or_else(|| Ending::new(ReleaseOutcome::Unknown, None))
     }
@@ -513,7 +535,7 @@ impl Held {
     /// # Errors
     /// As [`blocking::Guard::export`], and `not_owned`; `unavailable` while another export is under way.
     pub fn export(&self, ttl: Duration) -> Result<Secret> {
-        let mut leaver = self.leave()?;
+        let mut leaver = self.leave(Road::Thread)?;
         let mut guard: blocking::Guard = self.sole(&mut leaver.taken, "export")?.into_face();
         let secret = guard.export_unless(ttl, || self.is_recalled(&leaver));
         if let Some(guard) = self.exported(&mut leaver, guard.into_face(), &secret) {
@@ -529,7 +551,7 @@ impl Held {
     /// # Errors
     /// `forked`, `not_owned`; `unavailable` while another export is under way.
     pub fn begin_export(self: Arc<Self>, road: Road, ttl: Duration) -> Result<Work> {
-        let mut leaver = self.leave()?;
+        let mut leaver = self.leave(road)?;
         let mut guard = self.sole(&mut leaver.taken, "export")?;
         Ok(Box::pin(async move {
             let secret = guard.export_unless(road, ttl, || self.is_recalled(&leaver)).await;
@@ -541,11 +563,11 @@ impl Held {
     }
 
     /// Takes away what is to be exported; it may be recalled from now on.
-    fn leave(&self) -> Result<Leaver> {
+    fn leave(&self, road: Road) -> Result<Leaver> {
         self.own("export")?;
         let mut state = locked(&self.state);
         let taken = self.taken(&mut state, "export")?;
-        let leaving = Arc::new(Leaving::default());
+        let leaving = Arc::new(Leaving::of(road));
         state.leaving = Some(leaving.clone());
         Ok(Leaver { leaving, taken })
     }
@@ -840,6 +862,22 @@ mod tests {
         assert_eq!(export.await.unwrap_err().code(), "not_owned");
         assert_eq!(thread.join().unwrap().unwrap().outcome, ReleaseOutcome::Released);
         assert!(client.lock("x").try_acquire().unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_release_within_the_thread_of_an_export_does_not_wait_for_it() {
+        let client = client();
+        for in_group in [true, false] {
+            let guard = Arc::new(held(&client, "x"));
+            let export = guard.clone().begin_export(Road::Thread, Duration::from_secs(10)).unwrap();
+            let ending = match in_group {
+                true => Group::release(std::slice::from_ref(&guard), false).remove(0).unwrap(),
+                false => guard.release().unwrap(),
+            };
+            assert_eq!((ending.outcome, guard.standing()), (ReleaseOutcome::Unknown, Standing::Released));
+            assert_eq!(export.await.unwrap_err().code(), "not_owned");
+            assert!(client.lock("x").try_acquire().unwrap().is_some());
+        }
     }
 
     #[tokio::test]
