@@ -10,17 +10,18 @@ mod network;
 #[path = "../../../core/machines/tests/random/mod.rs"]
 mod random;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use lockwright_lock_server::{Connection, IDLE};
+use lockwright_machines::barrier_cell::Passage;
 use lockwright_machines::error::{Error, Kind};
 use lockwright_machines::layout_choice::Of;
 use lockwright_machines::options::AcquireOptions;
 use lockwright_machines::share::Share;
 use lockwright_machines::time::Time;
 use lockwright_wasm_engine::redis::{Config, Redis};
-use lockwright_wasm_engine::{Asked, Engine, Guard, Outcome, Ticket};
+use lockwright_wasm_engine::{Asked, Engine, Guard, Latch, Outcome, Ticket};
 use network::{Network, News};
 use random::{MS, Random, SECOND};
 
@@ -39,6 +40,10 @@ const STORE_TIMEOUT: u64 = 5 * SECOND + 50 * MS;
 /// What lies at the server, and how many may have it at once.
 const NAMES: [(&str, u32); 4] = [("a", 1), ("b", 1), ("c", 2), ("d", READERS)];
 const READERS: u32 = 1000;
+/// The latch counts from this.
+const COUNT: u32 = 10_000;
+/// So many meet at the barrier.
+const PARTIES: u32 = 2;
 
 enum Doing {
     /// Nothing, until then.
@@ -83,6 +88,8 @@ enum Doing {
     Releases(Ticket),
     /// Something beside the locks, which is answered by then.
     Inquires(Ticket, u64),
+    Counts(Ticket),
+    Meets(Asked),
     Ended,
 }
 
@@ -131,6 +138,10 @@ struct World {
     tokens: BTreeMap<usize, u64>,
     next_failure: u64,
     grants: u64,
+    /// How often a latch was counted down, and how often that is not known.
+    counts: (u32, u32),
+    /// How parties went on: in which generation, as which of it.
+    passages: BTreeSet<(u64, u32)>,
     /// What is held is given back by the test.
     by_hand: bool,
     history: VecDeque<String>,
@@ -149,6 +160,8 @@ impl World {
             tokens: BTreeMap::new(),
             next_failure: 0,
             grants: 0,
+            counts: (0, 0),
+            passages: BTreeSet::new(),
             by_hand: false,
             history: VecDeque::new(),
         }
@@ -362,6 +375,16 @@ impl World {
                 }
                 Ok(self.rest())
             }
+            Doing::Counts(ticket) if engine.is_settled(ticket) => {
+                let left = engine.left(&latch(engine), ticket);
+                self.counted(left);
+                Ok(self.rest())
+            }
+            Doing::Meets(asked) if engine.is_settled(asked.ticket) => {
+                let passed = engine.passed(now, asked);
+                self.met(passed);
+                Ok(self.rest())
+            }
             same => Err(Box::new(same)),
         }
     }
@@ -381,6 +404,16 @@ impl World {
         }
         if self.random.chance(100) {
             return self.acquire_all(client);
+        }
+        if self.random.chance(100) {
+            let engine = &mut self.clients[client].engine;
+            return Doing::Counts(engine.count_down(now, &latch(engine)).unwrap());
+        }
+        if self.random.chance(100) {
+            let limit = Duration::from_millis(self.random.below(5000));
+            let engine = &mut self.clients[client].engine;
+            let barrier = engine.barrier("barrier", PARTIES, Duration::from_secs(2)).unwrap();
+            return Doing::Meets(engine.acquire(now, barrier.gate(), Some(limit)).unwrap());
         }
         let ttl = Duration::from_millis([300, 1000, 3000][self.random.below(3) as usize]);
         let fair = self.random.chance(300);
@@ -483,6 +516,44 @@ impl World {
         assert!(token > last || of.resumed && token == last, "token {token} after {last}");
     }
 
+    /// A latch was counted down, or it is not known whether.
+    fn counted(&mut self, left: Result<Option<u32>, Error>) {
+        match left {
+            Ok(left) => {
+                assert!(left.is_some(), "nobody sets its count");
+                self.counts.0 += 1;
+            }
+            Err(error) => {
+                expect(&error, &[Kind::Unavailable]);
+                self.counts.1 += 1;
+            }
+        }
+    }
+
+    /// A party went on, or gave up.
+    fn met(&mut self, passed: Result<Option<Passage>, Error>) {
+        match passed {
+            Ok(Some(Passage { index, generation })) => {
+                assert!(index < PARTIES, "{index} is the place of none");
+                assert!(self.passages.insert((generation, index)), "two are {index} of generation {generation}");
+            }
+            Ok(None) => {}
+            Err(error) => expect(&error, &[Kind::Unavailable, Kind::Lost]),
+        }
+    }
+
+    /// What counted a latch down did so once.
+    fn count(&mut self) {
+        let now = self.clients[0].local(self.now);
+        let engine = &mut self.clients[0].engine;
+        let (latch, ticket) = (latch(engine), engine.ask_count(now, &latch(engine)).unwrap());
+        self.run(self.now + SECOND, |world| world.clients[0].engine.is_settled(ticket));
+        let left = self.clients[0].engine.left(&latch, ticket).unwrap().unwrap();
+        let (known, unknown) = self.counts;
+        let down = COUNT - left;
+        assert!((known..=known + unknown).contains(&down), "{down} times, and {known} or {unknown} more were to be");
+    }
+
     /// Whoever has held it long enough.
     fn end_of(&mut self, client: usize, mut guard: Guard, of: Held) -> Doing {
         let now = self.clients[client].local(self.now);
@@ -580,7 +651,7 @@ impl World {
             client.engine.close(now);
         }
         self.run(self.now + SECOND, |world| world.clients.iter().all(|client| client.engine.is_over()));
-        let later = self.network.store_time(self.now + 10 * SECOND).after(IDLE);
+        let later = self.network.store_time(self.now + 400 * SECOND).after(IDLE);
         let Network { server, disk, .. } = &mut self.network;
         assert!(!server.sweep(later, disk), "{:?} are left", disk.keys().collect::<Vec<_>>());
     }
@@ -615,6 +686,11 @@ impl Doing {
     }
 }
 
+/// One that is never open.
+fn latch(engine: &Engine<Redis>) -> Latch {
+    engine.latch("latch", COUNT, Duration::from_secs(300)).expect("a latch")
+}
+
 /// The lock of that number, which one alone can hold.
 fn one_of(name: usize) -> Held {
     Held { name, units: 1, resumed: false }
@@ -638,26 +714,28 @@ fn client(random: &mut Random) -> Client {
     }
 }
 
-/// Plays one seed; how often something was granted.
-fn simulate(seed: u64) -> u64 {
+/// Plays one seed; how often something was granted, a latch counted down, a barrier passed.
+fn simulate(seed: u64) -> [u64; 3] {
     let mut world = World::new(seed);
     let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let is_through = |client: &Client| client.tasks.iter().all(|doing| matches!(doing, Doing::Ended));
         world.run(END, |world| world.clients.iter().all(is_through));
         // A server that refused a subscription is asked again after a minute.
         world.pass(70 * SECOND);
+        world.count();
         world.hand_over();
         world.close();
     }));
     if played.is_err() {
         panic!("seed {seed}\n{}", world.history.make_contiguous().join("\n"));
     }
-    world.grants
+    [world.grants, world.counts.0.into(), world.passages.len() as u64]
 }
 
 #[test]
 fn nobody_believes_what_others_hold_and_everybody_hears_again() {
-    let granted: u64 = (0..RUNS).map(simulate).sum();
-    println!("{RUNS} seeds, {granted} grants");
-    assert!(granted > RUNS * 10, "hardly anything was granted: {granted}");
+    let add = |sum: [u64; 3], played: [u64; 3]| std::array::from_fn(|i| sum[i] + played[i]);
+    let done = (0..RUNS).map(simulate).fold([0; 3], add);
+    println!("{RUNS} seeds: grants, counts and passages {done:?}");
+    assert!(done.iter().all(|done| *done > RUNS * 4), "hardly anything was done: {done:?}");
 }
