@@ -87,10 +87,8 @@ impl<S: Store> Engine<S> {
     /// # Errors
     /// `not_owned` where it was given back already, `unavailable` while it is exported.
     fn check_held(&self, guard: &Guard, operation: &'static str) -> Result<()> {
-        if guard.is_leaving && !guard.is_over {
-            return Err(self.on_guard(guard, being_exported(operation)));
-        }
-        self.check_not_over(guard, operation)
+        self.check_not_over(guard, operation)?;
+        if guard.is_leaving { Err(self.on_guard(guard, being_exported(operation))) } else { Ok(()) }
     }
 
     /// # Errors

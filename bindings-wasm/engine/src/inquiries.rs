@@ -107,7 +107,7 @@ fn play<T>(inquiry: Option<Inquiry<'_, T>>, said: &[Vec<Reply>]) -> Turn<T> {
 }
 
 /// Takes the `said` up into a conversation that is kept.
-fn go_on<T>(inquiry: &mut Inquiry<'static, Vec<T>>, said: &mut Vec<Vec<Reply>>) -> Turn<Vec<T>> {
+fn go_on(inquiry: &mut Inquiry<'static, Vec<String>>, said: &mut Vec<Vec<Reply>>) -> Turn<Vec<String>> {
     for replies in said.drain(..) {
         let so_far = std::mem::replace(inquiry, Inquiry::Done(Ok(Vec::new())));
         *inquiry = match so_far {

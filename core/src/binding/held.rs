@@ -402,10 +402,7 @@ impl Held {
         self.own(operation)?;
         let _alone = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
         let mut state = locked(&self.state);
-        if state.guard.is_none() {
-            return Err(self.absent(&state, operation));
-        }
-        let guard = state.guard.as_mut().ok_or_else(|| lost_track(operation))?;
+        let Some(guard) = state.guard.as_mut() else { return Err(self.absent(&state, operation)) };
         Arc::get_mut(guard).ok_or_else(|| lost_track(operation))?.hold_at_least_for(span)
     }
 

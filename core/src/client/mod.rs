@@ -33,7 +33,9 @@ use crate::uri::{ENVIRONMENT, Uri};
 
 pub use care::{Health, PING};
 pub use guard::Guard;
-pub(crate) use guard::{Call, EXPORTED, Extension, Holding, RELEASED, extended, outcome_of};
+pub(crate) use guard::{Call, Extension, Holding, extended, outcome_of};
+#[cfg(feature = "bindings")]
+pub(crate) use guard::{EXPORTED, RELEASED};
 use lock::Spot;
 pub(crate) use lock::{Acquisition, Of, free};
 pub use lock::{Lock, LockBuilder};

@@ -86,14 +86,6 @@ impl Exporting {
     }
 }
 
-/// Who has the lock now, if that is a secret.
-fn exported_to(settled: &Settled) -> Option<AttemptId> {
-    match settled {
-        Settled::Exported(secret) => Some(*secret),
-        _ => None,
-    }
-}
-
 impl Drop for Exporting {
     fn drop(&mut self) {
         let Holding { engine, entry, .. } = &self.holding;
@@ -114,6 +106,23 @@ impl<F: Face> Guard<F> {
         let (secret, waiter) = (holding.engine.mint()?, Arc::default());
         let effects = holding.entry.export(&holding.engine, &holding.hold, secret, ttl, &waiter);
         Ok(Exporting { holding, waiter, effects: Some(effects) })
+    }
+
+    /// What is told of an export, and what gives back what was `is_recalled` by then.
+    fn concluded(
+        &mut self,
+        exporting: &Exporting,
+        settled: Settled,
+        is_recalled: impl FnOnce() -> bool,
+    ) -> (Result<Secret>, Option<Effects>) {
+        let exported = match settled {
+            Settled::Exported(secret) => Some(secret),
+            _ => None,
+        };
+        let told = self.exported(exporting, settled);
+        let Some(secret) = exported.filter(|_| is_recalled()) else { return (told, None) };
+        let Holding { engine, entry, .. } = &exporting.holding;
+        (Err(exporting.explain(recalled())), Some(entry.retract(engine, secret)))
     }
 
     /// The guard is dead, unless the lock was not touched.
@@ -164,15 +173,11 @@ impl Guard {
             engine.perform_by(road, &entry, effects).await;
         }
         let settled = poll_fn(|context| exporting.waiter.poll(context)).await;
-        let secret = exported_to(&settled);
-        let told = self.exported(&exporting, settled);
-        match secret.filter(|_| is_recalled()) {
-            Some(secret) => {
-                engine.perform_by(road, &entry, entry.retract(&engine, secret)).await;
-                Err(exporting.explain(recalled()))
-            }
-            None => told,
+        let (told, undoes) = self.concluded(&exporting, settled, is_recalled);
+        if let Some(effects) = undoes {
+            engine.perform_by(road, &entry, effects).await;
         }
+        told
     }
 }
 
@@ -237,15 +242,11 @@ impl Guard<Blocking> {
             engine.perform(&entry, effects, None);
         }
         let settled = exporting.waiter.park_until_settled();
-        let secret = exported_to(&settled);
-        let told = self.exported(&exporting, settled);
-        match secret.filter(|_| is_recalled()) {
-            Some(secret) => {
-                engine.perform(&entry, entry.retract(&engine, secret), None);
-                Err(exporting.explain(recalled()))
-            }
-            None => told,
+        let (told, undoes) = self.concluded(&exporting, settled, is_recalled);
+        if let Some(effects) = undoes {
+            engine.perform(&entry, effects, None);
         }
+        told
     }
 }
 
