@@ -45,6 +45,12 @@ fn is_unserved(seen: &Inspection) -> bool {
     is_held && seen.holder.is_none() && seen.waiters > 0
 }
 
+/// What there is to give back of the lock that was tried. That somebody else is at it is as good an answer, and so is that
+/// it was had and this process stopped.
+fn had<T>(tried: Result<Option<T>>) -> Result<Option<T>> {
+    tried.or_else(|error| if error.kind() == Kind::Lost { Ok(None) } else { Err(error) })
+}
+
 impl<F: Face> Client<F> {
     /// The lock that is tried.
     fn trial(&self) -> Result<Lock<F>> {
@@ -179,8 +185,7 @@ impl Client<Async> {
     /// `protocol`, `closed`.
     pub async fn ping(&self) -> Result<Health> {
         let began = clock::now();
-        // Somebody else may be at it: that is as good an answer.
-        if let Some(guard) = self.trial()?.try_acquire().await? {
+        if let Some(guard) = had(self.trial()?.try_acquire().await)? {
             let _ = guard.release().await?;
         }
         let took = clock::now().since(began);
@@ -225,7 +230,7 @@ impl Client<Blocking> {
     /// As there.
     pub fn ping(&self) -> Result<Health> {
         let began = clock::now();
-        if let Some(guard) = self.trial()?.try_acquire()? {
+        if let Some(guard) = had(self.trial()?.try_acquire())? {
             let _ = guard.release()?;
         }
         let took = clock::now().since(began);

@@ -392,16 +392,19 @@ impl Engine {
     }
 
     /// Performs everything in this thread, and what follows from it, until somebody has a result: whoever that is goes
-    /// on with it, and what is left (a renewal that is due with the grant) must not keep it. The background does that.
+    /// on with it, and what is left (a renewal that is due with the grant) must not keep it, nor what a store is still
+    /// asked that was silent for `store_timeout`. The background does that.
     pub(crate) fn perform(&self, entry: &Arc<Entry>, effects: Effects, deadline: Option<Time>) {
-        let mut limit = self.limit(effects.machine.at, deadline);
+        let mut at = effects.machine.at;
+        let gives_up = at.after(self.options.store_timeout);
         let mut is_told = effects.tells();
         let mut todo = self.perform_local(entry, effects);
-        while !is_told && !todo.is_empty() {
+        while !is_told && !todo.is_empty() && at < gives_up {
             let send = todo.remove(0);
+            let limit = self.limit(at, deadline).min(gives_up);
             let answered = self.heard(1, self.store.call(&send.requests, limit));
             let follow = send.answered(self, &answered);
-            limit = self.limit(follow.machine.at, deadline);
+            at = follow.machine.at;
             is_told = follow.tells();
             append(&mut todo, self.perform_local(&send.entry, follow));
         }
@@ -412,15 +415,17 @@ impl Engine {
 
     /// The same in this task. When the task is dropped meanwhile, the background goes on.
     pub(crate) async fn perform_async(&self, entry: &Arc<Entry>, effects: Effects, deadline: Option<Time>) {
-        let mut limit = self.limit(effects.machine.at, deadline);
+        let mut at = effects.machine.at;
+        let gives_up = at.after(self.options.store_timeout);
         let mut is_told = effects.tells();
         let mut todo = self.perform_local(entry, effects);
-        while !is_told && !todo.is_empty() {
+        while !is_told && !todo.is_empty() && at < gives_up {
+            let limit = self.limit(at, deadline).min(gives_up);
             let mut flight = Flight { engine: self, sends: todo, limit };
             let answered = self.heard(1, self.call_async(&flight.sends[0].requests, limit).await);
             let send = flight.sends.remove(0);
             let follow = send.answered(self, &answered);
-            limit = self.limit(follow.machine.at, deadline);
+            at = follow.machine.at;
             is_told = follow.tells();
             let more = self.perform_local(&send.entry, follow);
             append(&mut flight.sends, more);
@@ -812,10 +817,7 @@ impl Engine {
     pub(crate) async fn asked_to_break(&self, road: Road, key: &str, token: u64, broken: bool) {
         for entry in self.entries_of(key) {
             let effects = if broken { entry.broken(self, token) } else { entry.verify(self) };
-            match road {
-                Road::Thread => self.perform(&entry, effects, None),
-                Road::Task => self.perform_async(&entry, effects, None).await,
-            }
+            self.perform_by(road, &entry, effects).await;
         }
     }
 
@@ -1316,6 +1318,50 @@ mod tests {
         Sink::session_over(&*engine);
         assert!(held.iter().all(|(_, hold)| hold.why_lost() == Some(crate::lease::LossReason::Expired)));
         assert_eq!(engine.alive_until(), Time::ZERO);
+    }
+
+    /// Nobody answers, nor says so before the limit.
+    #[derive(Debug)]
+    struct Silent {
+        memory: Arc<dyn Store>,
+        limit: Mutex<Option<Time>>,
+    }
+
+    impl Store for Silent {
+        fn address(&self) -> &Arc<str> {
+            self.memory.address()
+        }
+
+        fn layouts(&self) -> &[Arc<dyn Layout>] {
+            self.memory.layouts()
+        }
+
+        fn call_async<'a>(&'a self, _: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
+            locked(&self.limit).get_or_insert(limit);
+            let outcome = Outcome::NotSent(Error::new(Kind::Unavailable, "acquire", "nobody answers"));
+            Box::pin(std::future::ready(Answered { sent: clock::now(), outcome }))
+        }
+
+        fn void_after(&self, given_up: Time, _: Time) -> Time {
+            given_up
+        }
+    }
+
+    #[test]
+    fn whoever_asks_is_kept_no_longer_than_the_store_may_be_silent() {
+        let mut uri = crate::uri::Uri::parse("memory://silent", ConnectOptions::default()).unwrap();
+        let memory = crate::stores::open(&mut uri).unwrap();
+        let store_timeout = Duration::from_millis(100);
+        for road in [Road::Thread, Road::Task] {
+            let store = Arc::new(Silent { memory: memory.clone(), limit: Mutex::default() });
+            let engine = Engine::new(store.clone(), ConnectOptions { store_timeout, ..ConnectOptions::default() });
+            let engine = engine.unwrap();
+            let entry = engine.entry(&memory.layouts()[0], &"x".into(), &"x".into());
+            let (_, _, effects) = begin(&engine, &entry, &Wish::new(AcquireOptions::default(), None), &"".into(), None);
+            let gives_up = effects.machine.at.after(store_timeout);
+            runtime::block_on(engine.perform_by(road, &entry, effects)).unwrap();
+            assert_eq!(*locked(&store.limit), Some(gives_up), "by {road:?}");
+        }
     }
 
     /// Memory whose background answers once it may.

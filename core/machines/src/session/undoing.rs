@@ -26,6 +26,8 @@ impl Session {
 
     /// The store has not answered for too long.
     pub(super) fn fail_in_silence(&mut self, now: Time) {
+        // So has whoever gave it back: an answer that is still to come is for neither.
+        self.gave_back_late(None);
         let error = self.asked.trouble.take().unwrap_or_else(|| silent_store("acquire"));
         self.fail(now, error);
     }

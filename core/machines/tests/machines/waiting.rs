@@ -303,6 +303,17 @@ fn rule_14_a_release_that_nobody_answers_is_unknown_after_store_timeout_and_told
 }
 
 #[test]
+fn rule_14_a_release_that_went_with_the_next_ones_request_waits_no_longer_than_that_one() {
+    let mut rig = Rig::holding();
+    rig.tell(10, Event::Yield { attempt: AttemptId(2), used: 100, service: SERVICE });
+    let asked = rig.sent.last().unwrap().0;
+    rig.tick(5_010);
+    assert_eq!(rig.hears(), ["released: unknown", "failed: unavailable"]);
+    rig.replied_to(asked, 5_011, 10, Reply::Int(164));
+    assert!(!rig.hears().iter().any(|told| told.starts_with("released")));
+}
+
+#[test]
 fn rule_1_without_renewal_the_deadline_wakes_the_session() {
     let mut rig = Rig::asking(Service { renew: false, ..SERVICE });
     rig.replied(0, 0, Reply::Int(100));
