@@ -125,12 +125,12 @@ impl Lock {
     /// # Errors
     /// As [`acquire`](Self::acquire), but never `timeout`.
     pub fn try_acquire(&self) -> Result<Option<Guard>> {
-        self.try_as(Trial::AT_ONCE)
+        free(self.begin_trying(Trial::AT_ONCE)?.finish())
     }
 
-    /// Acquires the lock if it is free, for a caller that may wait longer than that.
-    pub(crate) fn try_as(&self, trial: Trial) -> Result<Option<Guard>> {
-        free(Acquiring::begin(self.start_trying(trial)?).finish())
+    /// Begins to acquire the lock if it is free, for a caller that may wait longer than that.
+    pub(crate) fn begin_trying(&self, trial: Trial) -> Result<Acquiring> {
+        Ok(Acquiring::begin(self.start_trying(trial)?))
     }
 
     /// See the async [`inspect`](crate::Lock::inspect).

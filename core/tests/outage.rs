@@ -81,6 +81,23 @@ fn where_a_server_accepts_and_says_nothing_every_limit_ends_with_the_cause() {
 }
 
 #[test]
+fn whoever_waits_in_slices_for_a_silent_server_looks_at_signals_in_between() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client =
+        client(&format!("redis://{}?connect_timeout=100ms&response_timeout=50ms", silent.local_addr().unwrap()));
+    // Segments of the first layout are tried by one request, those of the second one after the other.
+    for layout in ["native", "redisson"] {
+        let options = AcquireOptions { layout: Some(layout.into()), ..options(None) };
+        let began = Instant::now();
+        let lock = client.lock("x").options(options.clone()).build().unwrap().begin(None).unwrap().wait(Duration::ZERO);
+        let several = client.multi_lock_with(["x", "y"], &options).unwrap().begin(None).unwrap().wait(Duration::ZERO);
+        let one = client.striped_with("x", 2, &options).unwrap().begin_any(None).wait(Duration::ZERO);
+        assert!(lock.is_none() && several.is_none() && one.is_none(), "{layout}");
+        assert!(began.elapsed() < 3 * LIMIT + SLACK, "{layout}: {:?}", began.elapsed());
+    }
+}
+
+#[test]
 fn a_job_for_one_is_not_taken_for_done_by_another() {
     let client = client(&nobody());
     let once = client.once_with("x", &options(Some(LIMIT))).unwrap();

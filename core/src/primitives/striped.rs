@@ -45,10 +45,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use self::stores::{Found, Look, Stores};
+use self::stores::{Found, Look, Part, Stores};
 use crate::Async;
 use crate::blocking::{Acquiring, Wait};
-use crate::client::{Blocking, Client, Face, Guard, Lock, left};
+use crate::client::{Blocking, Client, Face, Guard, Lock, free, left};
 use crate::driver::engine::Trial;
 use crate::error::{Error, Kind, Result};
 use crate::lease::ReleaseOutcome;
@@ -70,7 +70,7 @@ pub struct Striped<F: Face = Async> {
 }
 
 struct SegmentHints {
-    stores: Stores,
+    stores: Arc<Stores>,
     sold_out: Vec<AtomicBool>,
     next: AtomicUsize,
 }
@@ -118,7 +118,7 @@ impl<F: Face> Client<F> {
 impl<F: Face> Striped<F> {
     fn new(segments: Arc<[Lock<F>]>, stores: usize, start: usize) -> Self {
         let sold_out = segments.iter().map(|_| AtomicBool::new(false)).collect();
-        let hints = SegmentHints { stores: Stores::new(stores), sold_out, next: AtomicUsize::new(start) };
+        let hints = SegmentHints { stores: Arc::new(Stores::new(stores)), sold_out, next: AtomicUsize::new(start) };
         Striped { segments, hints: Arc::new(hints) }
     }
 
@@ -193,11 +193,11 @@ impl<F: Face> Striped<F> {
     }
 
     /// A look at the segments that are not sold out, from another one on at each call.
-    fn look(&self, timeout: Option<Duration>, deadline: Option<Time>) -> Look<'_, F> {
+    fn look(&self, timeout: Option<Duration>, deadline: Option<Time>) -> Look<F> {
         let (count, start) = (self.count(), self.hints.next.fetch_add(1, Ordering::Relaxed));
         let in_turn = (0..count).map(|i| start.wrapping_add(i) % count);
         let open = in_turn.filter(|i| !self.hints.sold_out[*i].load(Ordering::Relaxed));
-        Look::new(&self.hints.stores, open.map(|i| (i, self.segment(i).clone())), timeout, deadline)
+        Look::new(self.hints.stores.clone(), open.map(|i| (i, self.segment(i).clone())), timeout, deadline)
     }
 
     fn chosen(&self, index: usize, guard: Guard<F>) -> Segment<F> {
@@ -205,8 +205,11 @@ impl<F: Face> Striped<F> {
     }
 }
 
+/// Which of some segments was had, by its place among them.
+type Place<F> = Option<(usize, Guard<F>)>;
+
 /// The first of what was granted; the rest is given back.
-fn first<F: Face>(granted: Taken<F>) -> Option<(usize, Guard<F>)> {
+fn first<F: Face>(granted: Taken<F>) -> Place<F> {
     granted.into_iter().next()
 }
 
@@ -240,9 +243,9 @@ impl Striped {
 
     async fn find(&self, timeout: Option<Duration>, deadline: Option<Time>) -> Result<Found<Async>> {
         let mut look = self.look(timeout, deadline);
-        while let Some((locks, trial)) = look.next() {
-            let result = first_free(locks, trial).await;
-            if let Some((index, guard)) = look.answered(result)? {
+        while let Some((part, trial)) = look.next() {
+            let result = first_free(&part.locks, trial).await;
+            if let Some((index, guard)) = look.answered(&part, result)? {
                 return Ok(Found::Free(index, guard));
             }
         }
@@ -251,7 +254,7 @@ impl Striped {
 }
 
 /// The first of `locks` that is free, and its place among them.
-async fn first_free(locks: &[Lock], trial: Trial) -> Result<Option<(usize, Guard)>> {
+async fn first_free(locks: &[Lock], trial: Trial) -> Result<Place<Async>> {
     if let Some(granted) = try_together(locks, Policy::Any, trial).await? {
         return Ok(first(granted));
     }
@@ -303,7 +306,7 @@ impl Striped<Blocking> {
     /// yet.
     pub fn begin_any(&self, timeout: Option<Duration>) -> Choosing {
         let deadline = timeout.map(|timeout| clock::now().after(timeout));
-        Choosing { striped: self.clone(), timeout, deadline, waits: None }
+        Choosing { striped: self.clone(), timeout, deadline, looks: None, waits: None }
     }
 }
 
@@ -312,7 +315,9 @@ pub struct Choosing {
     striped: Striped<Blocking>,
     timeout: Option<Duration>,
     deadline: Option<Time>,
-    /// Which segment is waited for, and until when.
+    /// A look that is under way, and at what.
+    looks: Option<Box<(Look<Blocking>, Option<FirstFree>)>>,
+    /// Which segment is waited for.
     waits: Option<(usize, Acquiring)>,
 }
 
@@ -321,60 +326,95 @@ impl Choosing {
     pub fn wait<'a>(&mut self, how: impl Into<Wait<'a>>) -> Option<Result<Option<Segment<Blocking>>>> {
         let how = how.into();
         loop {
-            let result = match &mut self.waits {
-                None => self.look().transpose(),
-                Some((index, acquiring)) => {
-                    let (index, result) = (*index, acquiring.wait(how)?);
-                    match result {
-                        Err(error) if may_go_on(&error) && !is_over(self.deadline) => {
-                            self.waits = None;
-                            None
-                        }
-                        result => Some(result.map(|guard| Some(self.striped.chosen(index, guard)))),
-                    }
+            if let Some((index, acquiring)) = &mut self.waits {
+                let (index, result) = (*index, acquiring.wait(how)?);
+                self.waits = None;
+                match result {
+                    Err(error) if may_go_on(&error) && !is_over(self.deadline) => {}
+                    result => return Some(result.map(|guard| Some(self.striped.chosen(index, guard)))),
                 }
-            };
-            // Nobody would wake whoever is to be woken for the segment that is waited for from now on.
-            if result.is_some() || matches!(how, Wait::Park(_)) {
-                return result;
+            }
+            match self.find(how)? {
+                Ok(Found::SoldOut) => return Some(Ok(None)),
+                Ok(Found::Free(index, guard)) => return Some(Ok(Some(self.striped.chosen(index, guard)))),
+                Ok(Found::Taken(index, lock)) => match lock.quietly().begin(Some(patience(self.deadline))) {
+                    Ok(acquiring) => self.waits = Some((index, acquiring)),
+                    Err(error) => return Some(Err(error)),
+                },
+                Err(error) => return Some(Err(error)),
             }
         }
     }
 
-    /// A free segment, or that nothing is left; else one is waited for from now on.
-    fn look(&mut self) -> Result<Option<Option<Segment<Blocking>>>> {
-        Ok(match self.find()? {
-            Found::SoldOut => Some(None),
-            Found::Free(index, guard) => Some(Some(self.striped.chosen(index, guard))),
-            Found::Taken(index, lock) => {
-                self.waits = Some((index, lock.quietly().begin(Some(patience(self.deadline)))?));
-                None
+    /// What a look finds, while this thread waits as `how` says.
+    fn find(&mut self, how: Wait<'_>) -> Option<Result<Found<Blocking>>> {
+        let begin = || Box::new((self.striped.look(self.timeout, self.deadline), None));
+        let (look, tries) = &mut **self.looks.get_or_insert_with(begin);
+        let found = loop {
+            if tries.is_none() {
+                *tries = look.next().map(|(part, trial)| FirstFree { part, trial, tried: 0, attempt: None });
             }
+            let Some(first) = tries else { break None };
+            let result = first.wait(how)?;
+            let found = look.answered(&first.part, result);
+            *tries = None;
+            if let Some(found) = found.transpose() {
+                break Some(found);
+            }
+        };
+        let (look, _) = *self.looks.take()?;
+        Some(match found {
+            Some(found) => found.map(|(index, guard)| Found::Free(index, guard)),
+            None => look.end(),
         })
-    }
-
-    fn find(&self) -> Result<Found<Blocking>> {
-        let mut look = self.striped.look(self.timeout, self.deadline);
-        while let Some((locks, trial)) = look.next() {
-            let result = first_free_here(locks, trial);
-            if let Some((index, guard)) = look.answered(result)? {
-                return Ok(Found::Free(index, guard));
-            }
-        }
-        look.end()
     }
 }
 
-fn first_free_here(locks: &[Lock<Blocking>], trial: Trial) -> Result<Option<(usize, Guard<Blocking>)>> {
-    if let Some(trying) = Trying::begin(locks, Policy::Any, trial)? {
-        return Ok(first(trying.finish()?));
-    }
-    for (place, lock) in locks.iter().enumerate() {
-        if let Some(guard) = lock.try_as(trial)? {
-            return Ok(Some((place, guard)));
+/// The first of `part` that is free, being looked for by a thread.
+struct FirstFree {
+    part: Part<Blocking>,
+    trial: Trial,
+    /// How many were tried one by one and are taken.
+    tried: usize,
+    attempt: Option<Attempt>,
+}
+
+enum Attempt {
+    All(Trying),
+    One(Acquiring),
+}
+
+impl FirstFree {
+    /// Its place, if there is one; `None` when there is no result yet.
+    fn wait(&mut self, how: Wait<'_>) -> Option<Result<Place<Blocking>>> {
+        loop {
+            let attempt = match &mut self.attempt {
+                Some(attempt) => attempt,
+                None => match self.begin() {
+                    Ok(Some(attempt)) => self.attempt.insert(attempt),
+                    Ok(None) => return Some(Ok(None)),
+                    Err(error) => return Some(Err(error)),
+                },
+            };
+            match attempt {
+                Attempt::All(trying) => return Some(trying.wait(how)?.map(first)),
+                Attempt::One(acquiring) => match free(acquiring.wait(how)?) {
+                    Ok(None) => (self.attempt, self.tried) = (None, self.tried + 1),
+                    result => return Some(result.map(|guard| guard.map(|guard| (self.tried, guard)))),
+                },
+            }
         }
     }
-    Ok(None)
+
+    fn begin(&self) -> Result<Option<Attempt>> {
+        if self.tried == 0
+            && let Some(trying) = Trying::begin(&self.part.locks, Policy::Any, self.trial)?
+        {
+            return Ok(Some(Attempt::All(trying)));
+        }
+        let next = self.part.locks.get(self.tried);
+        next.map(|lock| Ok(Attempt::One(lock.begin_trying(self.trial)?))).transpose()
+    }
 }
 
 impl std::fmt::Debug for Choosing {

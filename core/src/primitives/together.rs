@@ -134,13 +134,4 @@ impl Trying {
         }
         Some(granted(std::mem::take(&mut self.results)))
     }
-
-    /// What comes of it, however long that takes.
-    pub(crate) fn finish(mut self) -> Result<Taken<Blocking>> {
-        loop {
-            if let Some(taken) = self.wait(Wait::Park(Duration::MAX)) {
-                return taken;
-            }
-        }
-    }
 }

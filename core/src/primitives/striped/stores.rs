@@ -1,8 +1,10 @@
 //! Which of the stores that segments lie with are asked: one that nobody can reach is left out while others answer.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::Place;
 use crate::client::{Face, Guard, Lock, left};
 use crate::driver::engine::Trial;
 use crate::error::{Error, Kind, Result};
@@ -50,10 +52,10 @@ impl Stores {
 }
 
 /// The segments at one store that are not sold out, in the order in which they are tried.
-struct Part<F: Face> {
+pub(super) struct Part<F: Face> {
     store: usize,
     indices: Vec<usize>,
-    locks: Vec<Lock<F>>,
+    pub(super) locks: Vec<Lock<F>>,
 }
 
 /// What a look at every segment found.
@@ -65,21 +67,20 @@ pub(super) enum Found<F: Face> {
 }
 
 /// A look at the segments, store after store.
-pub(super) struct Look<'a, F: Face> {
-    stores: &'a Stores,
+pub(super) struct Look<F: Face> {
+    stores: Arc<Stores>,
     timeout: Option<Duration>,
     deadline: Option<Time>,
     /// Those still to be asked, the next one last.
     parts: Vec<Part<F>>,
-    asked: Option<Part<F>>,
     taken: Option<(usize, Lock<F>)>,
     failed: Option<Error>,
 }
 
-impl<'a, F: Face> Look<'a, F> {
+impl<F: Face> Look<F> {
     /// Of the segments `open`, in the order in which they are to be tried.
     pub(super) fn new(
-        stores: &'a Stores,
+        stores: Arc<Stores>,
         open: impl Iterator<Item = (usize, Lock<F>)>,
         timeout: Option<Duration>,
         deadline: Option<Time>,
@@ -97,21 +98,18 @@ impl<'a, F: Face> Look<'a, F> {
         }
         parts.sort_by_key(|part| stores.is_left_out(part.store, now));
         parts.reverse();
-        Look { stores, timeout, deadline, parts, asked: None, taken: None, failed: None }
+        Look { stores, timeout, deadline, parts, taken: None, failed: None }
     }
 
-    /// The locks that are to be tried next, and how.
-    pub(super) fn next(&mut self) -> Option<(&[Lock<F>], Trial)> {
+    /// The segments that are to be tried next, and how.
+    pub(super) fn next(&mut self) -> Option<(Part<F>, Trial)> {
         let now = clock::now();
-        let part = loop {
+        loop {
             let part = self.parts.pop()?;
             if self.stores.begin(part.store, now) || self.taken.is_none() {
-                break part;
+                return Some((part, self.trial()));
             }
-        };
-        let trial = self.trial();
-        let part = self.asked.insert(part);
-        Some((&part.locks, trial))
+        }
     }
 
     /// The only hope has all the time there is. Any other store has its share of it, and if nobody listens there it is
@@ -126,8 +124,7 @@ impl<'a, F: Face> Look<'a, F> {
     }
 
     /// What came of that; the segment that was had.
-    pub(super) fn answered(&mut self, result: Result<Option<(usize, Guard<F>)>>) -> Result<Option<(usize, Guard<F>)>> {
-        let Some(part) = self.asked.take() else { return Ok(None) };
+    pub(super) fn answered(&mut self, part: &Part<F>, result: Result<Place<F>>) -> Result<Place<F>> {
         let is_reachable = !matches!(&result, Err(error) if error.kind() == Kind::Unavailable);
         self.stores.note(part.store, is_reachable);
         match result {
