@@ -4,14 +4,11 @@ use ext_php_rs::exception::PhpResult;
 use ext_php_rs::types::Zval;
 use lockwright::Error;
 use lockwright::binding::operation::{Operation, Takes};
-use lockwright::binding::{Argument, Handle, Outcome, Waiting, lost_track};
+use lockwright::binding::{Argument, Handle, Outcome, lost_track};
 
 use crate::thrown::thrown;
 use crate::value::{PHP, count, limit, span, text, token, told};
 use crate::waiting::{caught_up, waited};
-
-/// What waits for more than one thing, or for none that others hold.
-const LASTING: [&str; 4] = ["ping", "drain", "close", "any"];
 
 /// What came of it, with the core's own error.
 pub(crate) fn tried(of: Handle, name: &str, given: &[Option<&Zval>]) -> PhpResult<Result<Outcome, Error>> {
@@ -28,10 +25,7 @@ pub(crate) fn tried(of: Handle, name: &str, given: &[Option<&Zval>]) -> PhpResul
         })
     };
     let arguments = operation.takes.iter().zip(given).map(argument).collect::<PhpResult<_>>()?;
-    waited(operation.operation, || match LASTING.contains(&operation.name) {
-        true => Ok(Waiting::Job(operation.run(of, arguments))),
-        false => operation.here(of, arguments),
-    })
+    waited(operation.operation, || operation.here(of, arguments))
 }
 
 /// What came of it.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwright::binding::operation::{Operation, Takes, look};
+use lockwright::binding::operation::{Operation, Takes};
 use lockwright::binding::{Argument, Handle, lost_track};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -14,7 +14,7 @@ use crate::latch::Latch;
 use crate::lock::{Lock, limit};
 use crate::several::{Bundle, Segments};
 use crate::value::{of_argument, told};
-use crate::{Given, Span, Whole, green, in_slices, text, waited};
+use crate::{Given, Span, Whole, text, waited};
 
 /// Whatever of Python's is asked something.
 pub(crate) trait Asked {
@@ -91,17 +91,10 @@ pub(crate) fn ask<'py>(py: Python<'py>, of: &impl Asked, name: &str, given: &[Gi
     let handle = of.handle();
     let (operation, arguments) = asked(&handle, name, given)?;
     of.prepare(py)?;
-    // What goes on for a while lets signal handlers run, and other greenlets, which may be those that are to release
-    // something.
-    let outcome = if operation.name == "drain" || (operation.name == "ping" && green::hub(py)?.is_some()) {
-        let mut work = operation.run(handle, arguments);
-        in_slices(py, None, |how| look(&mut work, how))
-    } else {
-        let limit = match arguments.first() {
-            Some(Argument::Limit(limit)) => *limit,
-            _ => None,
-        };
-        waited(py, limit, move || operation.here(handle, arguments))
+    let limit = match arguments.first() {
+        Some(Argument::Limit(limit)) => *limit,
+        _ => None,
     };
-    told(py, outcome?.map_err(Raised)?, &of.shared().client)
+    let outcome = waited(py, limit, move || operation.here(handle, arguments))?;
+    told(py, outcome.map_err(Raised)?, &of.shared().client)
 }

@@ -112,6 +112,9 @@ pub enum Outcome {
 /// An operation under way as a job. Dropping it gives it up.
 pub type Work = Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>;
 
+/// How a thread of the program's does an operation, or begins to.
+type Here = fn(Handle, Vec<Argument>) -> Result<Waiting>;
+
 /// An operation of a handle.
 #[derive(Debug)]
 pub struct Operation {
@@ -124,7 +127,8 @@ pub struct Operation {
     /// Its arguments by name.
     pub takes: &'static [(&'static str, Takes)],
     run: fn(Handle, Vec<Argument>) -> Work,
-    here: fn(Handle, Vec<Argument>) -> Result<Waiting>,
+    /// `None` for what lasts.
+    here: Option<Here>,
 }
 
 /// An operation that asks the store something: a method of the same name of both faces.
@@ -140,6 +144,23 @@ macro_rules! asks {
 macro_rules! waits {
     ($of:ident.$method:ident($($what:ident: $takes:ident),*) as $operation:literal, |$on:ident| $run:expr, |$here:ident| $begin:expr) => {
         Operation {
+            here: Some(|handle, _given| {
+                let Handle::$of($here) = handle else { return Err(lost_track($operation)) };
+                let $here = $here.into_face::<Blocking>();
+                let mut _given = _given.into_iter();
+                $(let Some(Argument::$takes($what)) = _given.next() else { return Err(lost_track($operation)) };)*
+                $begin
+            }),
+            ..lasts!($of.$method($($what: $takes),*) as $operation, |$on| $run)
+        }
+    };
+}
+
+/// One that goes on for a while though it waits for nothing that others hold: for a thread it is a job as well, which
+/// looks at signals in between.
+macro_rules! lasts {
+    ($of:ident.$method:ident($($what:ident: $takes:ident),*) as $operation:literal, |$on:ident| $run:expr) => {
+        Operation {
             of: Of::$of,
             name: stringify!($method),
             operation: $operation,
@@ -152,13 +173,7 @@ macro_rules! waits {
                     $run
                 })
             },
-            here: |handle, _given| {
-                let Handle::$of($here) = handle else { return Err(lost_track($operation)) };
-                let $here = $here.into_face::<Blocking>();
-                let mut _given = _given.into_iter();
-                $(let Some(Argument::$takes($what)) = _given.next() else { return Err(lost_track($operation)) };)*
-                $begin
-            },
+            here: None,
         }
     };
 }
@@ -168,14 +183,11 @@ pub static ALL: [Operation; 20] = [
     asks!(Client.inspect(name: Text) as "inspect", (&name) => record),
     asks!(Client.list() as "list", () => Value::from),
     asks!(Client.break_lock(name: Text, expected_token: Token) as "break", (&name, Token::new(expected_token)) => Value::from),
-    asks!(Client.ping() as "ping", () => record),
-    asks!(Client.drain(limit: Span) as "drain", (limit) => Value::from),
-    waits!(Client.close() as "close", |on| {
+    lasts!(Client.ping() as "ping", |on| Ok(Outcome::Told(record(on.ping().await?)))),
+    lasts!(Client.drain(limit: Span) as "drain", |on| Ok(Outcome::Told(on.drain(limit).await?.into()))),
+    lasts!(Client.close() as "close", |on| {
         on.close().await;
         Ok(Outcome::DONE)
-    }, |on| {
-        on.close();
-        Ok(Waiting::done(Outcome::DONE))
     }),
     waits!(Lock.acquire(timeout: Limit) as "acquire",
         |on| on.acquire_within(timeout).await.map(Outcome::Granted),
@@ -248,12 +260,15 @@ impl Operation {
         (self.run)(on, with)
     }
 
-    /// Does it in this thread, or begins to: what waits for others is to be waited for.
+    /// Does it in this thread, or begins to: what waits for others is to be waited for, and so is what lasts.
     ///
     /// # Errors
     /// Those of the operation; `internal` where `with` is not what it [takes](Self::takes).
     pub fn here(&self, on: Handle, with: Vec<Argument>) -> Result<Waiting> {
-        (self.here)(on, with)
+        match self.here {
+            Some(here) => here(on, with),
+            None => Ok(Waiting::Job(self.run(on, with))),
+        }
     }
 }
 
@@ -337,7 +352,7 @@ impl Handle {
 }
 
 /// Looks whether a job is done, for a thread that waits as `how` says.
-pub fn look(work: &mut Work, how: Wait<'_>) -> Option<Result<Outcome>> {
+fn look(work: &mut Work, how: Wait<'_>) -> Option<Result<Outcome>> {
     match how {
         Wait::Park(slice) => runtime::park_on(work.as_mut(), slice),
         Wait::Wake(waker) => match work.as_mut().poll(&mut Context::from_waker(waker)) {
@@ -508,6 +523,17 @@ mod tests {
     fn begun(handle: Handle, name: &str) -> Waiting {
         let operation = Operation::find(handle.of(), name).unwrap();
         operation.here(handle, vec![Argument::Limit(None)]).unwrap()
+    }
+
+    #[test]
+    fn a_thread_looks_in_between_whether_what_lasts_is_done() {
+        let client: crate::blocking::Client = client_of_test();
+        let taken = client.lock("x").acquire().unwrap();
+        let drain = Operation::find(Of::Client, "drain").unwrap();
+        let mut waiting = drain.here(Handle::Client(client.into_face()), vec![Argument::Span(Duration::MAX)]).unwrap();
+        assert!(waiting.at_once().is_none());
+        let _ = taken.release().unwrap();
+        assert!(matches!(waiting.at_once(), Some(Ok(Outcome::Told(_)))));
     }
 
     #[test]
