@@ -1,11 +1,8 @@
 //! What the addresses of all servers have in common: hosts, user and password, and files for TLS.
 
-#[cfg(any(feature = "redis", feature = "zookeeper"))]
-pub(super) use lockwright_machines::address::listed;
-#[cfg(feature = "memcached")]
-pub(super) use lockwright_machines::address::pathless;
-pub(super) use lockwright_machines::address::{based, decode, host, invalid};
+pub(super) use lockwright_machines::address::*;
 
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 use crate::error::{Error, Result};
 use crate::options::ConnectOptions;
 

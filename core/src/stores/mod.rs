@@ -68,15 +68,13 @@ mod tls;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod topics;
 
-#[cfg(all(not(feature = "unstable-store"), any(feature = "mysql", feature = "postgres")))]
-pub(crate) use adapter::Schema;
+pub(crate) use adapter::not_sent;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) use adapter::tell;
 #[cfg(feature = "unstable-store")]
 pub use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Schema, Sink, Store, Subscription, Topic, Work, now};
 #[cfg(not(feature = "unstable-store"))]
-pub(crate) use adapter::{Answered, Begun, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work};
-pub(crate) use adapter::{Closing, not_sent};
+pub(crate) use adapter::{Answered, Begun, BoxFuture, Outcome, Sink, Store, Subscription, Topic, Work};
 pub(crate) use lockwright_machines::layout_choice::{LayoutChoice, layout_of};
 #[cfg(feature = "unstable-store")]
 pub use nodes::on_nodes;

@@ -3,9 +3,11 @@
 use std::io;
 
 use lockwright_machines::reach;
-pub(super) use lockwright_machines::reach::{lost, unknown_host};
+pub(super) use lockwright_machines::reach::*;
 
-use crate::error::{Error, Kind};
+use crate::error::Error;
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+use crate::error::Kind;
 
 /// Why a connection could not be made. Without and with TLS addresses begin with `schemes`.
 pub(super) fn unreachable(schemes: [&'static str; 2], has_tls: bool, error: io::Error) -> Error {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Ends, Sink, Subscription};
+use super::adapter::{Ends, Sink, Subscription};
 use crate::platform::mutex::locked;
 use crate::protocol::Channel;
 use crate::session::Inbox;

@@ -29,7 +29,7 @@ use crate::platform::mutex::locked;
 use crate::platform::{clock, random, runtime};
 use crate::protocol::{AttemptId, Inquiry, Layout, Reply, Request, Requests};
 use crate::session::Inbox;
-use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic, not_sent};
+use crate::stores::adapter::{Answered, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic, not_sent};
 use crate::time::Time;
 
 /// How long giving the lease back may take when the client is closed.

@@ -17,7 +17,7 @@ use crate::platform::fork::Generational;
 use crate::platform::mutex::locked;
 use crate::protocol::{InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
-use crate::stores::{Answered, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic};
+use crate::stores::adapter::{Answered, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic};
 use crate::time::{StoreTime, Time};
 
 const PAGE: usize = 500;

@@ -18,8 +18,9 @@ use super::client::Database;
 use super::connection::{Connection, dial};
 use super::statements;
 use crate::protocol::{Channel, StoreEvent};
+use crate::stores::adapter::{Closing, Sink, Subscription, Work, tell};
+use crate::stores::topics;
 use crate::stores::topics::{Changed, Keeper, Topics};
-use crate::stores::{Closing, Sink, Subscription, Work, tell, topics};
 
 /// How long until a connection is tried again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));

@@ -36,7 +36,9 @@ use crate::platform::stream::{Home, HomeId};
 use crate::platform::{clock, fence, runtime};
 use crate::protocol::{Call, Channel, Inquiry, Layout, Reply, Request, Requests};
 use crate::session::{Inbox, margin};
-use crate::stores::{Answered, Begun, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic, not_sent};
+use crate::stores::adapter::{
+    Answered, Begun, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic, not_sent,
+};
 use crate::time::{StoreTime, Time};
 
 /// A connection idle for longer is looked at before it is used: servers and middle boxes end idle ones.

@@ -29,7 +29,7 @@ use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
 use crate::protocol::{Inquiry, Layout, Reply, Request, Requests};
 use crate::session::{Inbox, margin};
-use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic, Work, not_sent};
+use crate::stores::adapter::{Answered, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic, Work, not_sent};
 use crate::time::Time;
 
 /// The map of slots is asked for no more often.

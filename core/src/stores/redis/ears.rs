@@ -18,7 +18,7 @@ use crate::platform::mutex::locked;
 use crate::platform::runtime;
 use crate::protocol::{Channel, InboxId, StoreEvent};
 use crate::session::Inbox;
-use crate::stores::{Ends, Sink, Store, Subscription, Topic};
+use crate::stores::adapter::{Ends, Sink, Store, Subscription, Topic};
 use crate::time::Time;
 
 /// See the [module](self).

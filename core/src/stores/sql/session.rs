@@ -25,7 +25,7 @@ use crate::platform::clock;
 use crate::platform::mutex::locked;
 use crate::protocol::{Arg, Reply, Request};
 use crate::session::margin;
-use crate::stores::{Answered, Closing, Outcome, Sink, not_sent};
+use crate::stores::adapter::{Answered, Closing, Outcome, Sink, not_sent};
 use crate::time::Time;
 
 /// How many parts of its ttl a connection is silent for at most.

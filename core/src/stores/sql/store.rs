@@ -17,7 +17,9 @@ use crate::finding::Finding;
 use crate::platform::{clock, runtime};
 use crate::protocol::{Call, Inquiry, Layout, Reply, Request, Requests};
 use crate::session::Inbox;
-use crate::stores::{Answered, BoxFuture, Closing, Ends, Outcome, Schema, Sink, Store, Subscription, Topic, not_sent};
+use crate::stores::adapter::{
+    Answered, BoxFuture, Closing, Ends, Outcome, Schema, Sink, Store, Subscription, Topic, not_sent,
+};
 use crate::time::Time;
 
 /// See the [module](self).

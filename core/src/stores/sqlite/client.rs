@@ -20,7 +20,7 @@ use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
 use crate::protocol::{Inquiry, Layout, Requests};
 use crate::session::Inbox;
-use crate::stores::{Answered, BoxFuture, Closing, Ends, Outcome, Sink, Store, Subscription, Topic, not_sent};
+use crate::stores::adapter::{Answered, BoxFuture, Closing, Ends, Outcome, Sink, Store, Subscription, Topic, not_sent};
 use crate::time::Time;
 
 /// The locks in one file.
