@@ -375,7 +375,7 @@ impl Guard {
     ) -> Result<T, api::Error> {
         let ticket = self.with(ask).map_err(refused)?;
         let forget = |engine: &mut Engine, now, (guard, ticket): (&Guard, Ticket)| {
-            engine.forget_answer(now, &guard.guard.borrow(), ticket);
+            engine.forget_answer(now, &mut guard.guard.borrow_mut(), ticket);
         };
         let pending = self.client.pending((self, ticket), forget);
         let now = self.client.until_settled(ticket).await;

@@ -15,6 +15,7 @@ use lockwright_machines::queue::TaskId;
 use lockwright_machines::session::{Answer, Inbox as State};
 use lockwright_machines::time::Time;
 
+use crate::guard::Recall;
 use crate::hold::Hold;
 use crate::inquiries::Inquiries;
 use crate::places::Places;
@@ -152,6 +153,7 @@ pub struct Engine<S: Store> {
     results: HashMap<Ticket, Settled<Hold>>,
     /// Nobody wants these results any more.
     unwanted: HashMap<Ticket, u64>,
+    pub(crate) recalls: HashMap<Ticket, Recall>,
     scratch: Scratch<Handles>,
     actions: VecDeque<S::Action>,
     closed: bool,
@@ -186,6 +188,7 @@ impl<S: Store> Engine<S> {
             next_ticket: 0,
             results: HashMap::new(),
             unwanted: HashMap::new(),
+            recalls: HashMap::new(),
             scratch: Scratch::default(),
             actions: VecDeque::new(),
             closed: false,
@@ -311,6 +314,11 @@ impl<S: Store> Engine<S> {
     }
 
     pub(crate) fn settle(&mut self, now: Time, ticket: Ticket, result: Settled<Hold>) {
+        let told = match self.recalls.remove(&ticket) {
+            Some(recall) => self.recalled(now, recall, result),
+            None => Some(result),
+        };
+        let Some(result) = told else { return };
         let Some(lock) = self.unwanted.remove(&ticket) else {
             if ticket > 0 {
                 self.results.insert(ticket, result);

@@ -25,14 +25,15 @@ pub struct Guard {
     lock: u64,
     _used: Rc<()>,
     hold: Hold,
-    /// It is exported, and nothing is known of that yet: the store may have it as the secret's, and for less long.
-    is_leaving: bool,
+    /// It is exported by this ticket, and nothing is known of that yet: the store may have it as the secret's, and for
+    /// less long.
+    leaving: Option<Ticket>,
     is_over: bool,
 }
 
 impl Guard {
     pub(crate) fn new(spot: Rc<Spot>, lock: u64, used: Rc<()>, hold: Hold) -> Self {
-        Guard { spot, lock, _used: used, hold, is_leaving: false, is_over: false }
+        Guard { spot, lock, _used: used, hold, leaving: None, is_over: false }
     }
 
     /// The lock's name.
@@ -56,7 +57,7 @@ impl Guard {
     }
 
     fn is_gone(&self) -> bool {
-        self.is_over || self.is_leaving
+        self.is_over || self.leaving.is_some()
     }
 
     /// What to say of it, unless it is held.
@@ -79,6 +80,15 @@ impl Guard {
     }
 }
 
+/// What was released while it was exported, by the ticket that its answer comes for.
+#[derive(Debug)]
+pub(crate) enum Recall {
+    /// It is on its way to a secret.
+    Leaving { spot: Rc<Spot>, lock: u64, hold: Hold, waiter: Ticket },
+    /// It is taken over from the secret, which nobody was told.
+    Resumed { lock: u64, waiter: Ticket },
+}
+
 impl<S: Store> Engine<S> {
     fn on_guard(&self, guard: &Guard, error: Error) -> Error {
         error.on_lock(guard.spot.name.clone()).on_store(self.settings().address.clone())
@@ -88,7 +98,7 @@ impl<S: Store> Engine<S> {
     /// `not_owned` where it was given back already, `unavailable` while it is exported.
     fn check_held(&self, guard: &Guard, operation: &'static str) -> Result<()> {
         self.check_not_over(guard, operation)?;
-        if guard.is_leaving { Err(self.on_guard(guard, being_exported(operation))) } else { Ok(()) }
+        if guard.leaving.is_some() { Err(self.on_guard(guard, being_exported(operation))) } else { Ok(()) }
     }
 
     /// # Errors
@@ -125,14 +135,60 @@ impl<S: Store> Engine<S> {
     fn begin_release(&mut self, now: Time, guard: &mut Guard) -> Result<Ticket> {
         self.check_not_over(guard, "release")?;
         guard.is_over = true;
-        let (hold, token, waiter) = (guard.hold.id(), guard.hold.shown(), self.next_ticket());
-        if guard.is_leaving {
-            // What the store finds is known only once the export was answered, and it is taken back.
-            self.settle(now, waiter, Settled::Released(ReleaseOutcome::Unknown));
-        } else {
-            self.tell(now, guard.lock, Event::Release { hold, token, waiter });
-        }
+        let waiter = self.next_ticket();
+        self.give_back(now, guard, waiter);
         Ok(waiter)
+    }
+
+    /// Gives back what a guard holds, or what comes of its export.
+    fn give_back(&mut self, now: Time, guard: &Guard, waiter: Ticket) {
+        match guard.leaving {
+            Some(ticket) => {
+                let (spot, lock, hold) = (guard.spot.clone(), guard.lock, guard.hold.clone());
+                self.recall(now, ticket, Recall::Leaving { spot, lock, hold, waiter });
+            }
+            None => self.release_hold(now, guard.lock, &guard.hold, waiter),
+        }
+    }
+
+    fn recall(&mut self, now: Time, ticket: Ticket, recall: Recall) {
+        self.recalls.insert(ticket, recall);
+        if let Some(settled) = self.take(ticket) {
+            self.settle(now, ticket, settled);
+        }
+    }
+
+    /// What its exporter is told of a lock that was recalled, if there is one: it is given back.
+    pub(crate) fn recalled(&mut self, now: Time, recall: Recall, settled: Settled<Hold>) -> Option<Settled<Hold>> {
+        let unknown = Settled::Released(ReleaseOutcome::Unknown);
+        let (spot, lock, hold, waiter) = match (recall, &settled) {
+            (Recall::Leaving { spot, lock, hold, waiter }, _) => (spot, lock, hold, waiter),
+            (Recall::Resumed { lock, waiter }, Settled::Granted { hold, .. }) => {
+                self.release_hold(now, lock, hold, waiter);
+                return None;
+            }
+            (Recall::Resumed { waiter, .. }, _) => {
+                self.settle(now, waiter, unknown);
+                return None;
+            }
+        };
+        match settled {
+            Settled::Exported(secret) => {
+                match self.take_back(now, &spot, secret) {
+                    Ok((ticket, lock)) => self.recall(now, ticket, Recall::Resumed { lock, waiter }),
+                    Err(_) => {
+                        self.tell(now, lock, Event::Retract { secret });
+                        self.settle(now, waiter, unknown);
+                    }
+                }
+                return Some(Settled::Refused(Refusal::Failed(recalled())));
+            }
+            Settled::Released(ref outcome) if !settled.is_kept() => {
+                self.settle(now, waiter, Settled::Released(outcome.clone()));
+            }
+            _ => self.release_hold(now, lock, &hold, waiter),
+        }
+        Some(settled)
     }
 
     /// What a release that is [settled](Self::is_settled) found.
@@ -218,7 +274,7 @@ impl<S: Store> Engine<S> {
         AcquireOptions { ttl, ..AcquireOptions::default() }.check()?;
         self.check_held(guard, "export")?;
         let (secret, waiter) = (self.mint()?, self.next_ticket());
-        guard.is_leaving = true;
+        guard.leaving = Some(waiter);
         let (hold, token) = (guard.hold.id(), guard.hold.shown());
         self.tell(now, guard.lock, Event::Export { hold, token, secret, ttl, waiter });
         self.go_on(now);
@@ -232,33 +288,26 @@ impl<S: Store> Engine<S> {
     /// where the guard was released meanwhile: the lock is given back.
     pub fn exported(&mut self, now: Time, guard: &mut Guard, ticket: Ticket) -> Result<String> {
         let settled = self.take(ticket).unwrap_or(Settled::Released(ReleaseOutcome::Unknown));
-        let is_released = guard.is_over;
-        guard.is_leaving = false;
-        guard.is_over = is_released || !settled.is_kept();
-        if is_released && settled.is_kept() {
-            self.drop_hold(now, guard.lock, &guard.hold);
-        }
-        let exported = match settled.secret() {
-            Ok(secret) if is_released => {
-                self.tell(now, guard.lock, Event::Retract { secret });
-                Err(recalled())
-            }
-            other => other,
-        };
+        guard.leaving = None;
+        guard.is_over |= !settled.is_kept();
         self.go_on(now);
-        exported.map(|secret| secret::text(secret, &guard.spot.name)).map_err(|error| self.on_guard(guard, error))
+        let secret = settled.secret().map_err(|error| self.on_guard(guard, error))?;
+        Ok(secret::text(secret, &guard.spot.name))
     }
 
     /// Nobody waits for what was asked of this guard any more; what it exported meanwhile is taken back.
-    pub fn forget_answer(&mut self, now: Time, guard: &Guard, ticket: Ticket) {
+    pub fn forget_answer(&mut self, now: Time, guard: &mut Guard, ticket: Ticket) {
+        if guard.leaving == Some(ticket) {
+            self.let_go(now, guard);
+        }
         self.forget(now, guard.lock, ticket, None);
         self.go_on(now);
     }
 
     /// Gives the lock back without waiting for what the store finds.
     pub fn let_go(&mut self, now: Time, guard: &mut Guard) {
-        if !std::mem::replace(&mut guard.is_over, true) && !guard.is_leaving {
-            self.drop_hold(now, guard.lock, &guard.hold);
+        if !std::mem::replace(&mut guard.is_over, true) {
+            self.give_back(now, guard, 0);
             self.go_on(now);
         }
     }
@@ -279,6 +328,10 @@ impl<S: Store> Engine<S> {
     }
 
     pub(crate) fn drop_hold(&mut self, now: Time, lock: u64, hold: &Hold) {
-        self.tell(now, lock, Event::Release { hold: hold.id(), token: hold.shown(), waiter: 0 });
+        self.release_hold(now, lock, hold, 0);
+    }
+
+    fn release_hold(&mut self, now: Time, lock: u64, hold: &Hold, waiter: Ticket) {
+        self.tell(now, lock, Event::Release { hold: hold.id(), token: hold.shown(), waiter });
     }
 }

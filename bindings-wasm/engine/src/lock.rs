@@ -149,6 +149,14 @@ impl<S: Store> Engine<S> {
         self.ask(now, lock, Some(Duration::ZERO), Some(attempt))
     }
 
+    /// Takes over what nobody has the secret of, for whoever gives it back at once: by which ticket, and of which lock.
+    pub(crate) fn take_back(&mut self, now: Time, spot: &Rc<Spot>, secret: AttemptId) -> Result<(Ticket, u64)> {
+        let (options, card) = (AcquireOptions::default(), self.card(""));
+        let lock = Lock { spot: spot.clone(), options, card, prefers_order: false };
+        let asked = self.begin_with(now, &lock, Some(Duration::ZERO), Some(secret))?;
+        Ok((asked.ticket, asked.lock))
+    }
+
     fn ask(&mut self, now: Time, lock: &Lock, timeout: Option<Duration>, secret: Option<AttemptId>) -> Result<Asked> {
         let asked = self.begin_with(now, lock, timeout, secret)?;
         self.go_on(now);

@@ -2,7 +2,6 @@ import { errorOf, type Failure, isFailure, type LockError, LockLost, mistake } f
 import { type Duration, milliseconds } from './options.js'
 import type { LossReason, ReleaseOutcome } from './records.js'
 import type { Core } from '../wasm/lockwright.js'
-import { answer } from './reactor.js'
 import type { Running } from './running.js'
 
 /**
@@ -18,8 +17,8 @@ export class Guard implements AsyncDisposable {
   #ended = false
   /** How much of what was asked of it is not answered yet. */
   #asking = 0
-  /** The export under way. */
-  #leaving: Promise<Left> | undefined
+  /** The end of the export under way. */
+  #leaving: Promise<void> | undefined
   #why: LossReason | undefined
   #token: bigint
 
@@ -93,14 +92,17 @@ export class Guard implements AsyncDisposable {
    * answer for `storeTimeout`, and the lock stays held for as long as {@link remaining} says, or while it is exported.
    */
   async extend(ttl: Duration): Promise<void> {
-    this.#present('extend')
+    this.#own('extend')
     const ms = milliseconds('extend', 'ttl', ttl)
     await this.#asks((core, now) => core.extend(now, this.#number, ms), (core, now, ticket) => core.extended(now, this.#number, ticket))
   }
 
   /** Asks the engine for something that it answers of this guard, which it has to know for as long. */
-  async #asks<T>(ask: (core: Core, now: number) => number, read: (core: Core, now: number, ticket: number) => T): Promise<T> {
-    const ticket = this.#running.do(ask)
+  #asks<T>(ask: (core: Core, now: number) => number, read: (core: Core, now: number, ticket: number) => T): Promise<T> {
+    return this.#answered(this.#running.do(ask), read)
+  }
+
+  async #answered<T>(ticket: number, read: (core: Core, now: number, ticket: number) => T): Promise<T> {
     this.#asking++
     try {
       await this.#running.settled(ticket)
@@ -118,7 +120,7 @@ export class Guard implements AsyncDisposable {
    * answer for `storeTimeout`, so that it may yet be done, or while it is exported, or changed already.
    */
   async downgrade(): Promise<void> {
-    this.#present('downgrade')
+    this.#own('downgrade')
     await this.#change(false)
   }
 
@@ -129,7 +131,7 @@ export class Guard implements AsyncDisposable {
    * @throws As {@link downgrade}.
    */
   async tryUpgrade(): Promise<boolean> {
-    this.#present('upgrade')
+    this.#own('upgrade')
     return this.#change(true)
   }
 
@@ -148,15 +150,12 @@ export class Guard implements AsyncDisposable {
     const [first] = guards
     if (first === undefined) return []
     const running = first.#running
-    // Each of these is given back by whoever exports it.
-    const leaving = guards.filter(guard => !guard.#ended && guard.#leaving !== undefined)
-    const recalled = new Map(leaving.map(guard => [guard, guard.release().catch((error: unknown) => error as LockError)]))
     const open = guards.filter(guard => !guard.#ended)
     const why = open.map(guard => guard.whyLost)
     const tickets = running.do((core, now) => core.release_all(now, Uint32Array.from(open, guard => guard.#number))) as (number | Failure)[]
     for (const [at, guard] of open.entries()) guard.#end(why[at])
     return Promise.all(guards.map(async guard => {
-      if (!open.includes(guard)) return recalled.get(guard) ?? guard.#over('release')
+      if (!open.includes(guard)) return guard.#over('release')
       const ticket = tickets[open.indexOf(guard)] as number | Failure
       if (isFailure(ticket)) return errorOf(ticket)
       return guard.#released(ticket)
@@ -185,49 +184,24 @@ export class Guard implements AsyncDisposable {
    * not say, and the lock is given back, or while it is exported already; {@link NotOwned} where it is released meanwhile.
    */
   async export(ttl: Duration): Promise<string> {
-    this.#present('export')
-    this.#leaving = this.#leave(milliseconds('export', 'ttl', ttl))
-    const { secret } = await this.#leaving
-    if (typeof secret === 'string') return secret
-    throw secret
-  }
-
-  async #leave(ms: number): Promise<Left> {
-    // For whoever is to give it back if nothing comes of this.
-    this.#asking++
-    try {
-      const asked = this.#asks((core, now) => core.export(now, this.#number, ms), (core, now, ticket) => core.exported(now, this.#number, ticket))
-      const secret = await asked.catch((error: unknown) => error as LockError)
-      this.#leaving = undefined
-      return this.#ended ? await this.#recalled(secret) : this.#left(secret)
-    } finally {
-      this.#asking--
-      this.#forget()
-    }
+    this.#own('export')
+    const ms = milliseconds('export', 'ttl', ttl)
+    const ticket = this.#running.do((core, now) => core.export(now, this.#number, ms))
+    const asked = this.#answered(ticket, (core, now, ticket) => core.exported(now, this.#number, ticket))
+    const over = asked.then(() => this.#left(), error => this.#left(error))
+    this.#leaving = over
+    await over
+    return asked
   }
 
   /** Takes up how an export ended. */
-  #left(secret: string | LockError): Left {
-    const isLost = secret instanceof LockLost
+  #left(failed?: unknown): void {
+    this.#leaving = undefined
+    if (this.#ended) return
+    const isLost = failed instanceof LockLost
     // Unless it is held as before, the store has it no more, or may.
-    if (this.#isSpent()) this.#end(isLost ? 'gone' : undefined)
-    if (isLost) this.#losing?.abort(secret)
-    return { secret, outcome: 'unknown' }
-  }
-
-  /** Gives back what was released while it was exported. */
-  async #recalled(secret: string | LockError): Promise<Left> {
-    if (typeof secret === 'string') {
-      const recalled = mistake('not_owned', 'export', `the guard of lock ${JSON.stringify(this.name)} was released while it was exported, so the lock is given back`)
-      return { secret: recalled, outcome: await takeBack(this.#running, secret).catch(() => 'unknown' as const) }
-    }
-    if (!this.#isSpent()) return { secret, outcome: await this.#giveBack() }
-    if (secret instanceof LockLost) this.#why = 'gone'
-    return { secret, outcome: secret instanceof LockLost ? 'expired' : 'unknown' }
-  }
-
-  #isSpent(): boolean {
-    return this.#running.see(core => core.is_spent(this.#number))
+    if (this.#running.see(core => core.is_spent(this.#number))) this.#end(isLost ? 'gone' : undefined)
+    if (isLost) this.#losing?.abort(failed)
   }
 
   /**
@@ -237,12 +211,6 @@ export class Guard implements AsyncDisposable {
    */
   async release(): Promise<ReleaseOutcome> {
     this.#own('release')
-    if (this.#leaving === undefined) return this.#giveBack()
-    this.#end()
-    return (await this.#leaving).outcome
-  }
-
-  #giveBack(): Promise<ReleaseOutcome> {
     const why = this.whyLost
     const ticket = this.#running.do((core, now) => core.release(now, this.#number))
     this.#end(why)
@@ -266,14 +234,6 @@ export class Guard implements AsyncDisposable {
     if (this.#ended) throw this.#over(operation)
   }
 
-  /** That it is its own, and stays so. */
-  #present(operation: string): void {
-    this.#own(operation)
-    if (this.#leaving === undefined) return
-    const leaving = `the guard of lock ${JSON.stringify(this.name)} is being exported; wait for that, then ask again if it is still held`
-    throw mistake('unavailable', operation, leaving)
-  }
-
   #over(operation: string): LockError {
     return mistake('not_owned', operation, `the guard of lock ${JSON.stringify(this.name)} was released or exported already`)
   }
@@ -288,18 +248,6 @@ export class Guard implements AsyncDisposable {
   #forget(): void {
     if (this.#ended && this.#asking === 0) this.#running.see(core => core.forget_guard(this.#number))
   }
-}
-
-/** How an export ended: with the secret, or why there is none; and what became of the lock, for whoever released it meanwhile. */
-interface Left {
-  readonly secret: string | LockError
-  readonly outcome: ReleaseOutcome
-}
-
-/** Gives back what was left to a secret that nobody was told. */
-async function takeBack(running: Running, secret: string): Promise<ReleaseOutcome> {
-  const number = await answer<number>(running, (core, now) => core.resume(now, secret, {}))
-  return Guard.make(running, number).release()
 }
 
 function whyLost(running: Running, number: number): LossReason | undefined {

@@ -40,6 +40,7 @@ pub(crate) enum Doing {
         /// Then it is released after all.
         until: u64,
         ticket: Ticket,
+        recalled: Option<Ticket>,
     },
     /// Two locks together.
     AcquiresAll(Ticket, u64),

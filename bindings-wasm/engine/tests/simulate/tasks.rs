@@ -64,20 +64,19 @@ impl World {
                 let writes = to == Share::WRITE && matches!(changed, Ok(true));
                 Ok(Doing::Holds { guard, of: Held { units: if writes { READERS } else { 1 }, ..of }, until })
             }
-            Doing::Exports { mut guard, of, until, ticket } if until <= self.now => {
-                engine.release(now, &mut guard).unwrap();
-                Ok(Doing::Exports { guard, of, until: u64::MAX, ticket })
+            Doing::Exports { mut guard, of, until, ticket, .. } if until <= self.now => {
+                let recalled = Some(engine.release(now, &mut guard).unwrap());
+                Ok(Doing::Exports { guard, of, until: u64::MAX, ticket, recalled })
             }
-            Doing::Exports { mut guard, of, ticket, .. } if engine.is_settled(ticket) => {
-                let is_released = guard.is_over();
+            Doing::Exports { mut guard, of, ticket, recalled, .. } if engine.is_settled(ticket) => {
                 match engine.exported(now, &mut guard, ticket) {
                     Ok(secret) => {
-                        assert!(!is_released, "who released it has it no more");
+                        assert!(recalled.is_none(), "who released it has it no more");
                         self.secrets.push((of.name, secret));
                     }
                     Err(error) => expect(&error, &[Kind::Lost, Kind::Unavailable, Kind::NotOwned]),
                 }
-                Ok(self.rest())
+                Ok(recalled.map_or_else(|| self.rest(), Doing::Releases))
             }
             Doing::AcquiresAll(ticket, _) if engine.is_settled(ticket) => {
                 let all = engine.acquired_all(ticket);
@@ -306,7 +305,7 @@ impl World {
                 let ttl = Duration::from_millis(100 + self.random.below(1000));
                 let ticket = engine.export(now, &mut guard, ttl).unwrap();
                 self.note(format!("client {client} exports {}", NAMES[of.name].0));
-                Doing::Exports { guard, of, until, ticket }
+                Doing::Exports { guard, of, until, ticket, recalled: None }
             }
             2 => {
                 engine.let_go(now, &mut guard);
