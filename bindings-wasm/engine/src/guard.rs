@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use lockwright_machines::error::{Error, Kind, Result, being_exported, recalled};
+use lockwright_machines::error::{Error, Kind, Result, being_exported, no_longer_held, recalled};
 use lockwright_machines::lease::{LossReason, ReleaseOutcome};
 use lockwright_machines::machine::{Event, Hold as _, Settled};
 use lockwright_machines::options::AcquireOptions;
@@ -60,13 +60,10 @@ impl Guard {
         self.is_over || self.leaving.is_some()
     }
 
-    /// What to say of it, unless it is held.
-    fn no_longer_held(&self, now: Time) -> Option<String> {
-        let why = self
-            .why_lost(now)
-            .map(|reason| reason.sentence())
-            .or(self.is_gone().then_some("it was released meanwhile"));
-        why.map(|why| format!("the lock is no longer held: {why}"))
+    /// The error for what was asked of it, unless it is held.
+    fn no_longer_held(&self, now: Time, operation: &'static str) -> Option<Error> {
+        let why = self.why_lost(now);
+        (why.is_some() || self.is_gone()).then(|| no_longer_held(operation, why))
     }
 
     /// What to renew for it to [be firm](Engine::is_firm), unless it is.
@@ -227,10 +224,10 @@ impl<S: Store> Engine<S> {
     /// # Errors
     /// `lost` with the reason, or `unavailable` where the store did not say in time.
     pub fn renewed(&mut self, now: Time, guard: &Guard, ticket: Ticket) -> Result<()> {
-        let error = match (self.take(ticket), guard.no_longer_held(now)) {
+        let error = match (self.take(ticket), guard.no_longer_held(now, "renew")) {
             (Some(Settled::Extended(true)), _) => return Ok(()),
             (Some(Settled::Refused(Refusal::Failed(error))), _) => error,
-            (_, Some(why)) => Error::new(Kind::Lost, "renew", format!("{why}; acquire it again")),
+            (_, Some(error)) => error,
             (_, None) => Error::new(Kind::Unavailable, "renew", "the store did not renew the lease; try again"),
         };
         Err(self.on_guard(guard, error))
@@ -257,11 +254,11 @@ impl<S: Store> Engine<S> {
     /// # Errors
     /// `lost` with the reason, and what the store says.
     pub fn changed(&mut self, now: Time, guard: &Guard, ticket: Ticket) -> Result<bool> {
-        let error = match (self.take(ticket), guard.no_longer_held(now)) {
+        let error = match (self.take(ticket), guard.no_longer_held(now, "change")) {
             (Some(Settled::Changed(true)), _) => return Ok(true),
             (Some(Settled::Refused(Refusal::Failed(error))), None) => error,
             (_, None) => return Ok(false),
-            (_, Some(why)) => Error::new(Kind::Lost, "change", why),
+            (_, Some(error)) => error,
         };
         Err(self.on_guard(guard, error))
     }

@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::lease::LossReason;
 use crate::name;
 
 /// What went wrong. [`Kind::code`] is the stable string that every language shows.
@@ -270,6 +271,12 @@ pub fn not_downgraded() -> Error {
 /// The error for an operation to which the store said nothing within the time that it has for that.
 pub fn silent_store(operation: &'static str) -> Error {
     Error::new(Kind::Unavailable, operation, "the store did not answer in time; see whether it runs and is reachable")
+}
+
+/// The error for what was asked of a hold that is lost for that reason, or else was released meanwhile.
+pub fn no_longer_held(operation: &'static str, reason: Option<LossReason>) -> Error {
+    let why = reason.map_or("it was released meanwhile", |reason| reason.sentence());
+    Error::new(Kind::Lost, operation, format!("the lock is no longer held: {why}"))
 }
 
 /// The error for what is asked of a guard that is being exported.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use lockwright_machines::error::no_longer_held;
 use lockwright_machines::queue::Refusal;
 use tracing::{Instrument, Span, debug_span};
 
@@ -280,7 +281,7 @@ impl Change {
             (Settled::Changed(true), _) => Ok(true),
             (Settled::Refused(Refusal::Failed(error)), None) => Err(error.clone().on_lock(entry.name.clone())),
             (_, None) if !hold.is_over() => Ok(false),
-            (_, reason) => Err(no_longer_held("change", entry, reason)),
+            (_, reason) => Err(no_longer_held("change", reason).on_lock(entry.name.clone())),
         }
     }
 
@@ -310,13 +311,7 @@ pub(crate) fn extended(entry: &Entry, hold: &Hold, settled: &Settled) -> Result<
         }
         _ => {}
     }
-    Err(no_longer_held("extend", entry, hold.why_lost()))
-}
-
-/// The error for what was asked of a hold that is lost for that reason, or else was released meanwhile.
-fn no_longer_held(operation: &'static str, entry: &Entry, reason: Option<LossReason>) -> Error {
-    let why = reason.map_or("it was released meanwhile", |reason| reason.sentence());
-    Error::new(Kind::Lost, operation, format!("the lock is no longer held: {why}")).on_lock(entry.name.clone())
+    Err(no_longer_held("extend", hold.why_lost()).on_lock(entry.name.clone()))
 }
 
 /// A release or an extension under way.
