@@ -42,6 +42,8 @@ pub mod metrics;
 mod platform;
 mod primitives;
 pub mod require;
+#[cfg(all(test, feature = "memory", feature = "unstable-store"))]
+mod simulate;
 pub mod stores;
 
 pub use barrier::{Arrival, Barrier, BarrierBuilder};

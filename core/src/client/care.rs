@@ -45,8 +45,8 @@ fn is_unserved(seen: &Inspection) -> bool {
     is_held && seen.holder.is_none() && seen.waiters > 0
 }
 
-/// What there is to give back of the lock that was tried. That somebody else is at it is as good an answer, and so is that
-/// it was had and this process stopped.
+/// What there is to give back of the lock that was tried. That somebody else is at it is as good an answer, and so is
+/// that it was had and this process stopped.
 fn had<T>(tried: Result<Option<T>>) -> Result<Option<T>> {
     tried.or_else(|error| if error.kind() == Kind::Lost { Ok(None) } else { Err(error) })
 }

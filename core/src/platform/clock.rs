@@ -4,7 +4,16 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub(crate) use super::os::now;
+use crate::time::Time;
+
+/// Now.
+pub(crate) fn now() -> Time {
+    #[cfg(test)]
+    if let Some(now) = super::simulated::now() {
+        return now;
+    }
+    super::os::now()
+}
 
 /// What the wall clock shows, in microseconds since 1970: it may be wrong, and may be set at any moment.
 pub(crate) fn wall() -> u64 {

@@ -17,6 +17,8 @@ pub(crate) mod poller;
 pub(crate) mod portions;
 pub(crate) mod random;
 pub(crate) mod runtime;
+#[cfg(test)]
+pub(crate) mod simulated;
 #[cfg(feature = "redis")]
 pub(crate) mod socket;
 #[cfg(any(

@@ -8,6 +8,10 @@ use crate::error::{Error, Kind, Result};
 
 /// A number that nobody else has.
 pub(crate) fn number() -> Result<u128> {
+    #[cfg(test)]
+    if let Some(number) = super::simulated::number() {
+        return Ok(number);
+    }
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
         let message = "the operating system gives no randomness";

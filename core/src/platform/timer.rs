@@ -49,6 +49,10 @@ mod linux {
                 if clock::now() >= at {
                     return Poll::Ready(());
                 }
+                #[cfg(test)]
+                if crate::platform::simulated::wakes(at, context.waker()) {
+                    return Poll::Pending;
+                }
                 let Some((_, descriptor)) = &self.descriptor else { return Poll::Pending };
                 if self.set_for != Some(at) {
                     let nanos = at.as_nanos().min(i64::MAX as u64);

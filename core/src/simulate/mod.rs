@@ -1,0 +1,306 @@
+//! Whole clients and a server on a simulated network and clock, by seed: the driver with its tasks, timers and batches,
+//! where the machines' own simulations have sessions alone.
+//!
+//! Connections are refused, and break without a word; requests and pushes are late or lost; the machine is suspended;
+//! tasks give up whatever they wait for; clients are closed, and new ones come. A failing seed prints the end of its
+//! history.
+
+mod life;
+mod network;
+#[path = "../../machines/tests/random/mod.rs"]
+mod random;
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Once};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{sleep, timeout};
+
+use crate::client::{Client, Guard};
+use crate::driver::hold::SharedHold;
+use crate::lease::ReleaseOutcome;
+use crate::options::{AcquireOptions, ConnectOptions};
+use crate::platform::mutex::locked;
+use crate::platform::{clock, simulated};
+use crate::time::Time;
+use network::Network;
+use random::{MS, Random};
+
+/// How many seeds are tried.
+const RUNS: u64 = 100;
+/// For so long things go wrong.
+const BAD: Duration = Duration::from_secs(20);
+/// Then everybody stops, and goes home within this.
+const ENDS: Duration = Duration::from_secs(60);
+/// How long a hand-over may take in the end, when all is well.
+const SOON: Duration = Duration::from_millis(20);
+/// What lies at the server, and how many may have it at once. The last two are the segments of one.
+const NAMES: [(&str, u32); 6] = [("a", 1), ("b", 1), ("c", 2), ("d", READERS), ("e", 1), ("e", 1)];
+const SEGMENTS: usize = 2;
+const READERS: u32 = 1000;
+
+/// See the [module](self).
+struct World {
+    network: Arc<Network>,
+    random: Mutex<Random>,
+    is_bad: Mutex<bool>,
+    beliefs: Mutex<Vec<Arc<Belief>>>,
+    /// What stays taken though it was given back, and until when.
+    kept: Mutex<Vec<(usize, Time)>>,
+    /// Exported locks: what of, and the secret.
+    secrets: Mutex<VecDeque<(usize, String)>>,
+    tokens: Mutex<BTreeMap<usize, u64>>,
+    grants: AtomicU64,
+    /// How often a latch was counted down, and how often that is not known.
+    counts: [AtomicU32; 2],
+    /// How parties went on: in which generation, as which of it.
+    passages: Mutex<BTreeSet<(u64, u32)>>,
+    history: Mutex<VecDeque<String>>,
+}
+
+/// Somebody has a guard.
+struct Belief {
+    who: usize,
+    name: usize,
+    units: AtomicU32,
+    hold: SharedHold,
+}
+
+impl Belief {
+    fn left(&self) -> Duration {
+        if self.hold.is_over() { Duration::ZERO } else { self.hold.remaining() }
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> Arc<Self> {
+        let seed = seed.wrapping_mul(0x2545_F491_4F6C_DD1D) + 1;
+        Arc::new(World {
+            network: Network::new(seed),
+            random: Mutex::new(Random(seed ^ 1)),
+            is_bad: Mutex::new(true),
+            beliefs: Mutex::default(),
+            kept: Mutex::default(),
+            secrets: Mutex::default(),
+            tokens: Mutex::default(),
+            grants: AtomicU64::new(0),
+            counts: Default::default(),
+            passages: Mutex::default(),
+            history: Mutex::default(),
+        })
+    }
+
+    fn below(&self, end: u64) -> u64 {
+        locked(&self.random).below(end)
+    }
+
+    fn chance(&self, per_thousand: u64) -> bool {
+        locked(&self.random).chance(per_thousand)
+    }
+
+    /// Some time below `millis`.
+    fn span(&self, millis: u64) -> Duration {
+        Duration::from_nanos(self.below(millis * MS))
+    }
+
+    fn is_bad(&self) -> bool {
+        *locked(&self.is_bad)
+    }
+
+    /// Tells of what happened until something went wrong.
+    fn note(&self, what: impl AsRef<str>) {
+        if PANICS.get() > 0 {
+            return;
+        }
+        let mut history = locked(&self.history);
+        if history.len() == 200 {
+            history.pop_front();
+        }
+        history.push_back(format!("{:>12.6} {}", clock::now().as_nanos() as f64 / 1e9, what.as_ref()));
+    }
+
+    /// Nobody believes to have what others have.
+    fn check(&self) {
+        let mut held: [Vec<String>; NAMES.len()] = Default::default();
+        let mut units = [0; NAMES.len()];
+        for belief in locked(&self.beliefs).iter() {
+            let (left, of) = (belief.left(), belief.units.load(Ordering::Relaxed));
+            if !left.is_zero() {
+                units[belief.name] += of;
+                let token = belief.hold.token();
+                held[belief.name].push(format!("client {} has {of} by {token} for {left:?}", belief.who));
+            }
+        }
+        let mut kept = locked(&self.kept);
+        kept.retain(|(_, until)| *until > clock::now());
+        for (name, until) in kept.iter() {
+            units[*name] += 1;
+            held[*name].push(format!("it stays taken for {:?}", until.since(clock::now())));
+        }
+        for ((units, (name, capacity)), held) in units.into_iter().zip(NAMES).zip(held) {
+            assert!(units <= capacity, "too many hold {name}: {}", held.join(", "));
+        }
+    }
+
+    /// Whoever has this guard believes so until it is forgotten.
+    fn believe(&self, who: usize, name: usize, units: u32, guard: &Guard) -> Arc<Belief> {
+        let hold = guard.holding().expect("it is held").hold.clone();
+        let belief = Arc::new(Belief { who, name, units: AtomicU32::new(units), hold });
+        locked(&self.beliefs).push(belief.clone());
+        self.check();
+        belief
+    }
+
+    fn forget(&self, belief: &Arc<Belief>) {
+        locked(&self.beliefs).retain(|known| !Arc::ptr_eq(known, belief));
+    }
+
+    /// Tokens of what one alone holds rise.
+    fn rises(&self, name: usize, token: u64, resumed: bool) {
+        if NAMES[name].1 > 1 {
+            return;
+        }
+        let last = locked(&self.tokens).insert(name, token).unwrap_or_default();
+        assert!(token > last || resumed && token == last, "token {token} after {last}");
+    }
+
+    /// What goes wrong.
+    async fn fail(&self) {
+        loop {
+            sleep(self.span(2000)).await;
+            if self.chance(150) {
+                let span = self.span(4000);
+                self.note(format!("the machine is suspended for {span:?}"));
+                self.network.suspend(span);
+                self.check();
+            } else {
+                self.note("connections break");
+                self.network.fail();
+            }
+        }
+    }
+
+    fn open(&self) -> Client {
+        Client::open(Some(&Network::address()), ConnectOptions::default()).expect("a client")
+    }
+
+    /// Each hands a lock to each of the others, in order or not, as soon as it is given back.
+    async fn hand_over(&self) {
+        let clients: Vec<_> = (0..3).map(|_| self.open()).collect();
+        for round in 0..2 {
+            for (from, to) in clients.iter().flat_map(|from| clients.iter().map(move |to| (from, to))) {
+                let lock = |client: &Client| {
+                    let options = AcquireOptions { fair: round == 1, ..AcquireOptions::default() };
+                    client.lock("a").options(options).build().expect("a lock")
+                };
+                let held = timeout(SOON, lock(from).acquire()).await.expect("it is free").expect("a guard");
+                let (to, waits) = (lock(to), tokio::time::Instant::now());
+                let next = tokio::spawn(async move { to.acquire().await });
+                sleep(Duration::from_secs(1)).await;
+                assert_eq!(held.release().await.expect("an answer"), ReleaseOutcome::Released);
+                let next = timeout(SOON, next).await;
+                assert!(next.is_ok(), "it was not handed over, {:?} after it was asked for", waits.elapsed());
+                let next = next.map(Result::unwrap).expect("in time").expect("a guard");
+                assert_eq!(next.release().await.expect("an answer"), ReleaseOutcome::Released);
+            }
+        }
+        for client in clients {
+            client.close().await;
+        }
+    }
+
+    /// What counted a latch down did so once.
+    async fn count(&self) {
+        let client = self.open();
+        let left = life::latch(&client).count().await.expect("an answer");
+        let [known, unknown] = [0, 1].map(|i| self.counts[i].load(Ordering::Relaxed));
+        let down = life::COUNT - left;
+        assert!((known..=known + unknown).contains(&down), "{down} times, and {known} or {unknown} more were to be");
+        client.close().await;
+    }
+
+    async fn play(self: Arc<Self>) {
+        let (looking, failing) = (self.clone(), self.clone());
+        let network = tokio::spawn(self.network.clone().run(move || looking.check()));
+        let failures = tokio::spawn(async move { failing.fail().await });
+        let programs: Vec<_> = (0..2 + self.below(4) as usize)
+            .map(|who| tokio::spawn(life::program(self.clone(), who, clock::now().after(BAD))))
+            .collect();
+        sleep(BAD).await;
+        failures.abort();
+        self.network.calm_down();
+        *locked(&self.is_bad) = false;
+        for program in programs {
+            timeout(ENDS, program).await.expect("somebody waits for ever").expect("no panic");
+        }
+        // What was exported, or left to its lease, is free by then.
+        sleep(Duration::from_secs(5)).await;
+        self.count().await;
+        self.hand_over().await;
+        sleep(Duration::from_secs(120)).await;
+        let alive = Handle::current().metrics().num_alive_tasks();
+        assert!(!network.is_finished(), "what came to pass was looked at");
+        network.abort();
+        assert_eq!(alive, 2, "tasks of clients that are gone");
+    }
+}
+
+thread_local! {
+    static PANICS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Counts what panics in a simulation, also where the driver survives it.
+fn count_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            PANICS.set(PANICS.get() + 1);
+            before(panic);
+        }));
+    });
+}
+
+/// Plays one seed; how often something was granted, a latch counted down, a barrier passed.
+fn simulate(seed: u64) -> [u64; 3] {
+    count_panics();
+    PANICS.set(0);
+    let world = World::new(seed);
+    let playing = world.clone();
+    let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| simulated::run(playing.play())));
+    if played.is_err() || PANICS.get() > 0 {
+        panic!("seed {seed}\n{}", locked(&world.history).make_contiguous().join("\n"));
+    }
+    let passages = locked(&world.passages).len() as u64;
+    [world.grants.load(Ordering::Relaxed), world.counts[0].load(Ordering::Relaxed).into(), passages]
+}
+
+#[test]
+fn nobody_believes_what_others_hold_and_everybody_hears_again() {
+    let add = |sum: [u64; 3], played: [u64; 3]| std::array::from_fn(|i| sum[i] + played[i]);
+    let done = (0..RUNS).map(simulate).fold([0; 3], add);
+    println!("{RUNS} seeds: grants, counts and passages {done:?}");
+    assert!(done.iter().all(|done| *done > RUNS * 4), "hardly anything was done: {done:?}");
+}
+
+/// A client of a server that is well.
+fn well(seed: u64) -> (Arc<Network>, Client) {
+    let network = Network::new(seed);
+    network.calm_down();
+    drop(tokio::spawn(network.clone().run(|| ())));
+    (network, Client::open(Some(&Network::address()), ConnectOptions::default()).expect("a client"))
+}
+
+#[test]
+fn a_machine_that_is_suspended_during_a_ping_finds_that_locks_can_be_had() {
+    simulated::run(async {
+        let (network, client) = well(u64::MAX);
+        let pings = tokio::spawn(async move { client.ping().await });
+        tokio::task::yield_now().await;
+        network.suspend(Duration::from_secs(3600));
+        pings.await.expect("no panic").expect("an answer");
+    });
+}

@@ -1,0 +1,349 @@
+//! A server that keeps locks, and what lies between it and its clients: messages take their time, connections are
+//! refused, and break without a word.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+
+use super::random::{Random, SECOND};
+use crate::error::{Error, Kind};
+use crate::options::ConnectOptions;
+use crate::platform::mutex::locked;
+use crate::platform::{clock, simulated};
+use crate::protocol::{InboxId, Layout, Reply, Requests, StoreEvent};
+use crate::session::Inbox;
+use crate::stores::{self, Answered, BoxFuture, Outcome, Sink, Store, Subscription, Topic, Work, register};
+use crate::time::Time;
+use crate::uri::Uri;
+
+/// No message is under way for longer.
+const LONGEST: Duration = Duration::from_secs(3);
+/// So late it is noticed, at most, that connections broke.
+const NOTICED: Duration = Duration::from_millis(500);
+const SCHEME: &str = "simulated";
+
+thread_local! {
+    static NETWORK: RefCell<Option<Arc<Network>>> = const { RefCell::new(None) };
+}
+
+/// See the [module](self).
+pub(super) struct Network {
+    server: Arc<dyn Store>,
+    random: Mutex<Random>,
+    /// What comes to pass, by when, in the order in which it was said.
+    events: Mutex<BTreeMap<(Time, u64), (At, Event)>>,
+    said: Notify,
+    wires: Mutex<Vec<Weak<Wire>>>,
+    is_bad: Mutex<bool>,
+}
+
+type Event = Box<dyn FnOnce() + Send>;
+
+/// Where something comes to pass.
+#[derive(Clone, Copy, PartialEq)]
+enum At {
+    Server,
+    Client,
+}
+
+/// The server as one client has it.
+#[derive(Debug)]
+struct Link(Arc<Wire>);
+
+/// A client's connections.
+#[derive(Debug)]
+struct Wire {
+    network: Arc<Network>,
+    state: Mutex<WireState>,
+}
+
+#[derive(Debug)]
+struct WireState {
+    /// Of its connections, which break together.
+    generation: u64,
+    /// Nobody is let in before this.
+    refused_until: Time,
+    /// When the last message of the server's own arrives.
+    last_push: Time,
+}
+
+impl Network {
+    pub(super) fn new(seed: u64) -> Arc<Self> {
+        let mut place = Uri::parse(&format!("memory://simulated-{seed}"), ConnectOptions::default()).expect("a place");
+        let network = Arc::new(Network {
+            server: stores::open(&mut place).expect("a store"),
+            random: Mutex::new(Random(seed)),
+            events: Mutex::default(),
+            said: Notify::new(),
+            wires: Mutex::default(),
+            is_bad: Mutex::new(true),
+        });
+        let open = |_: &mut Uri| {
+            let network = NETWORK.with_borrow(|network| network.clone().expect("a network"));
+            Ok(Arc::new(Link(Wire::new(network))) as Arc<dyn Store>)
+        };
+        // Once in a process.
+        let _ = register(SCHEME, open);
+        NETWORK.set(Some(network.clone()));
+        network
+    }
+
+    /// Where its clients connect to.
+    pub(super) fn address() -> String {
+        format!("{SCHEME}://server")
+    }
+
+    fn after(&self, delay: Duration, at: At, event: impl FnOnce() + Send + 'static) -> Time {
+        let due = clock::now().after(delay);
+        self.say(due, at, event);
+        due
+    }
+
+    fn say(&self, due: Time, at: At, event: impl FnOnce() + Send + 'static) {
+        let mut events = locked(&self.events);
+        let number = events.range((due, 0)..=(due, u64::MAX)).next_back().map_or(0, |((_, last), _)| last + 1);
+        events.insert((due, number), (at, Box::new(event)));
+        drop(events);
+        self.said.notify_one();
+    }
+
+    /// How long a message takes.
+    fn delay(&self) -> Duration {
+        let bad = *locked(&self.is_bad);
+        Duration::from_nanos(locked(&self.random).delay_if(bad)).min(LONGEST)
+    }
+
+    fn chance(&self, per_thousand: u64) -> bool {
+        *locked(&self.is_bad) && locked(&self.random).chance(per_thousand)
+    }
+
+    fn below(&self, end: u64) -> Duration {
+        Duration::from_nanos(locked(&self.random).below(end))
+    }
+
+    /// The next that is due by `end`, there or anywhere.
+    fn next(&self, end: Time, there: Option<At>) -> Option<(Time, Event)> {
+        let mut events = locked(&self.events);
+        let is_due = |(_, (at, _)): &(&(Time, u64), &(At, Event))| there.is_none_or(|there| *at == there);
+        let key = *events.range(..=(end, u64::MAX)).find(is_due)?.0;
+        events.remove(&key).map(|(_, event)| (key.0, event))
+    }
+
+    /// Lets come to pass what does, and looks at the world after each.
+    pub(super) async fn run(self: Arc<Self>, look: impl Fn()) {
+        loop {
+            while let Some((_, event)) = self.next(clock::now(), None) {
+                event();
+            }
+            look();
+            let next = locked(&self.events).first_key_value().map(|((due, _), _)| *due);
+            let due = async {
+                match next {
+                    Some(due) => simulated::sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = due => {}
+                () = self.said.notified() => {}
+            }
+        }
+    }
+
+    /// The clients' machine is suspended for so long, and the server is not.
+    pub(super) fn suspend(&self, span: Duration) {
+        let end = clock::now().after(span);
+        while let Some((due, event)) = self.next(end, Some(At::Server)) {
+            simulated::leap(due.since(clock::now()));
+            event();
+        }
+        simulated::leap(end.since(clock::now()));
+    }
+
+    /// Nothing goes wrong any more.
+    pub(super) fn calm_down(&self) {
+        *locked(&self.is_bad) = false;
+    }
+
+    /// The connections of one of its clients break, of which that learns sooner or later.
+    pub(super) fn fail(&self) {
+        let wires: Vec<_> = locked(&self.wires).iter().filter_map(Weak::upgrade).collect();
+        let which = locked(&self.random).below(wires.len().max(1) as u64) as usize;
+        let refuses = if self.chance(500) { self.below(4 * SECOND) } else { Duration::ZERO };
+        if let Some(wire) = wires.get(which) {
+            wire.break_off(refuses);
+        }
+    }
+}
+
+impl std::fmt::Debug for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Network")
+    }
+}
+
+impl Wire {
+    fn new(network: Arc<Network>) -> Arc<Self> {
+        let now = clock::now();
+        let state = WireState { generation: 0, refused_until: now, last_push: now };
+        let wire = Arc::new(Wire { network: network.clone(), state: Mutex::new(state) });
+        locked(&network.wires).push(Arc::downgrade(&wire));
+        wire
+    }
+
+    fn generation(&self) -> u64 {
+        locked(&self.state).generation
+    }
+
+    fn break_off(&self, refuses: Duration) {
+        let mut state = locked(&self.state);
+        state.generation += 1;
+        state.refused_until = clock::now().after(refuses);
+    }
+
+    fn refused_until(&self) -> Time {
+        locked(&self.state).refused_until
+    }
+
+    /// The server says something by itself, one thing after the other.
+    fn push(self: &Arc<Self>, generation: u64, event: impl FnOnce() + Send + 'static) {
+        let delay = self.network.delay();
+        let due = {
+            let mut state = locked(&self.state);
+            state.last_push = state.last_push.max(clock::now().after(delay));
+            state.last_push
+        };
+        let wire = self.clone();
+        let told = move || {
+            if wire.generation() == generation {
+                event();
+            }
+        };
+        self.network.say(due, At::Client, told);
+    }
+
+    /// When it arrives, and the answer: nothing comes where the connection breaks.
+    fn ask(self: &Arc<Self>, requests: &Requests) -> (Time, oneshot::Receiver<Vec<Reply>>) {
+        let (tell, answer) = oneshot::channel();
+        let (wire, generation, requests) = (self.clone(), self.generation(), requests.clone());
+        let network = self.network.clone();
+        if network.chance(10) {
+            // It is lost, and that is found out later.
+            network.after(network.below(5 * SECOND), At::Client, || drop(tell));
+            return (clock::now(), answer);
+        }
+        let delay = network.delay();
+        let executed = move || {
+            let network = &wire.network;
+            let Outcome::Replies(replies) = network.server.call(&requests, clock::now()).outcome else { return };
+            let wire = wire.clone();
+            let told = move || {
+                if wire.generation() == generation {
+                    let _ = tell.send(replies);
+                }
+            };
+            network.after(network.delay(), At::Client, told);
+        };
+        (network.after(delay, At::Server, executed), answer)
+    }
+
+    /// Listens until the connection breaks.
+    async fn listen(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) {
+        simulated::sleep_until(self.refused_until()).await;
+        let generation = self.generation();
+        simulated::sleep_until(clock::now().after(self.network.delay())).await;
+        let pushes: Arc<dyn Sink> = Arc::new(Pushes { wire: self.clone(), generation, to: sink.clone() });
+        let subscribed = self.network.server.clone().subscribe(Topic::Inbox(inbox), Arc::downgrade(&pushes));
+        let told = sink.clone();
+        self.push(generation, move || tell(&told, |sink| sink.inbox(Inbox::Live)));
+        while self.generation() == generation {
+            simulated::sleep_until(clock::now().after(NOTICED)).await;
+        }
+        drop((subscribed, pushes));
+        tell(&sink, |sink| sink.inbox(Inbox::Closed));
+    }
+}
+
+fn tell(sink: &Weak<dyn Sink>, what: impl FnOnce(&dyn Sink)) {
+    if let Some(sink) = sink.upgrade() {
+        what(&*sink);
+    }
+}
+
+impl Store for Link {
+    fn address(&self) -> &Arc<str> {
+        self.0.network.server.address()
+    }
+
+    fn layouts(&self) -> &[Arc<dyn Layout>] {
+        self.0.network.server.layouts()
+    }
+
+    fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
+        Box::pin(async move {
+            let Link(wire) = self;
+            let sent = clock::now();
+            if sent < wire.refused_until() {
+                simulated::sleep_until(sent.after(wire.network.delay()).min(limit)).await;
+                let error = Error::new(Kind::Unavailable, "acquire", "the simulated server refuses connections");
+                return Answered { sent, outcome: Outcome::NotSent(error) };
+            }
+            let (arrives, answer) = wire.ask(requests);
+            let answered = tokio::select! {
+                biased;
+                answer = answer => answer.ok(),
+                () = simulated::sleep_until(limit) => None,
+            };
+            let outcome = match answered {
+                Some(replies) => Outcome::Replies(replies),
+                None => {
+                    let error = Error::new(Kind::Unavailable, "acquire", "the simulated server does not answer");
+                    Outcome::Unknown { error, void_after: arrives.max(clock::now()) }
+                }
+            };
+            Answered { sent, outcome }
+        })
+    }
+
+    fn void_after(&self, given_up: Time, _: Time) -> Time {
+        given_up.after(LONGEST)
+    }
+
+    fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
+        let Topic::Inbox(inbox) = topic else { return Subscription::of(Inbox::Unavailable) };
+        let wire = self.0.clone();
+        let listening: Work = Box::new(move || {
+            let (wire, sink) = (wire.clone(), sink.clone());
+            Box::pin(async move {
+                loop {
+                    wire.clone().listen(inbox, sink.clone()).await;
+                }
+            })
+        });
+        Subscription::of(Inbox::Closed).in_background(listening)
+    }
+}
+
+/// What the server pushes over a client's connection.
+struct Pushes {
+    wire: Arc<Wire>,
+    generation: u64,
+    to: Weak<dyn Sink>,
+}
+
+impl Sink for Pushes {
+    fn pushed(&self, key: &str, event: &StoreEvent) {
+        let (to, key, event) = (self.to.clone(), key.to_owned(), event.clone());
+        self.wire.push(self.generation, move || tell(&to, |sink| sink.pushed(&key, &event)));
+    }
+
+    fn inbox(&self, _: Inbox) {}
+    fn channel(&self, _: &str, _: &str, _: Inbox) {}
+    fn session(&self, _: Time) {}
+    fn session_over(&self) {}
+    fn unheard(&self) {}
+    fn restarted(&self) {}
+}
