@@ -1066,7 +1066,8 @@ mod tests {
     use super::super::road::here;
     use super::*;
     use crate::blocking::{self, Blocking};
-    use crate::client::Acquisition;
+    use crate::client::{Acquisition, Async};
+    use crate::platform::simulated;
     use crate::protocol::Request;
     use crate::stores::BoxFuture;
     use crate::token::Token;
@@ -1362,6 +1363,31 @@ mod tests {
             runtime::block_on(engine.perform_by(road, &entry, effects)).unwrap();
             assert_eq!(*locked(&store.limit), Some(gives_up), "by {road:?}");
         }
+    }
+
+    #[test]
+    fn who_tries_is_refused_though_an_earlier_request_of_its_own_may_still_be_under_way() {
+        simulated::run(async {
+            let lock = || {
+                let client = blocking::Client::open(Some("memory://tries"), ConnectOptions::default()).unwrap();
+                client.into_face::<Async>().lock("x").build().unwrap()
+            };
+            let _held = lock().acquire().await.unwrap();
+            let engine = lock().engine().unwrap();
+            engine.timer_queue.starve();
+            let layout = engine.store.layouts()[0].clone();
+            let entry = engine.entry(&layout, &"x".into(), &layout.key("x").unwrap());
+            let wish = Wish::new(AcquireOptions { timeout: Some(Duration::ZERO), ..AcquireOptions::default() }, None);
+            let (_, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
+            let first = engine.perform_local(&entry, effects).remove(0);
+            let lost = engine.unanswered(Kind::Unavailable, "nobody answers", clock::now());
+            drop(engine.perform_local(&entry, first.answered(&engine, &lost)));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let second = engine.perform_local(&entry, entry.tick(&engine)).remove(0);
+            let taken = engine.store.call(&second.requests, engine.limit(clock::now(), None));
+            drop(engine.perform_local(&entry, second.answered(&engine, &taken)));
+            assert!(matches!(waiter.take(), Some(Settled::Refused(Refusal::Taken))));
+        });
     }
 
     /// Memory whose background answers once it may.

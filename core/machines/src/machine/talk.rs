@@ -104,7 +104,7 @@ impl<H: Handles> LockMachine<H> {
                     self.slots[at].session.handle(step.now, session::Event::Release { used });
                 }
             },
-            session::Action::Refused => {}
+            session::Action::Refused => self.contender_ended(at, step.now),
             session::Action::Failed(error) => {
                 let error = error.on_lock(step.env.name().clone());
                 self.failure = contender.map(|contender| (contender, error));
