@@ -233,10 +233,13 @@ impl Striped {
             match self.find(timeout, deadline).await? {
                 Found::SoldOut => return Ok(None),
                 Found::Free(index, guard) => return Ok(Some(self.chosen(index, guard))),
-                Found::Taken(index, lock) => match lock.quietly().acquire_within(Some(patience(deadline))).await {
-                    Err(error) if may_go_on(&error) && !is_over(deadline) => {}
-                    result => return Ok(Some(self.chosen(index, result?))),
-                },
+                Found::Taken(index, lock) => {
+                    let patience = patience(&lock, timeout, deadline)?;
+                    match lock.quietly().acquire_within(Some(patience)).await {
+                        Err(error) if may_go_on(&error) && !is_over(deadline) => {}
+                        result => return Ok(Some(self.chosen(index, result?))),
+                    }
+                }
             }
         }
     }
@@ -267,8 +270,12 @@ async fn first_free(locks: &[Lock], trial: Trial) -> Result<Place<Async>> {
 }
 
 /// How long to wait in the queue of one segment before looking for a free one again: others may have been given back.
-fn patience(deadline: Option<Time>) -> Duration {
-    deadline.map_or(PATIENCE, |deadline| left(deadline).min(PATIENCE))
+/// Who had time and has none any more does not try it, which would be to wait for an answer.
+fn patience<F: Face>(lock: &Lock<F>, timeout: Option<Duration>, deadline: Option<Time>) -> Result<Duration> {
+    match timeout.filter(|limit| !limit.is_zero() && is_over(deadline)) {
+        Some(limit) => Err(lock.explain(Error::timeout(limit))),
+        None => Ok(deadline.map_or(PATIENCE, |deadline| left(deadline).min(PATIENCE))),
+    }
 }
 
 /// Whether the next look decides: in the queue of one segment only this short while passed.
@@ -337,10 +344,13 @@ impl Choosing {
             match self.find(how)? {
                 Ok(Found::SoldOut) => return Some(Ok(None)),
                 Ok(Found::Free(index, guard)) => return Some(Ok(Some(self.striped.chosen(index, guard)))),
-                Ok(Found::Taken(index, lock)) => match lock.quietly().begin(Some(patience(self.deadline))) {
-                    Ok(acquiring) => self.waits = Some((index, acquiring)),
-                    Err(error) => return Some(Err(error)),
-                },
+                Ok(Found::Taken(index, lock)) => {
+                    let patience = patience(&lock, self.timeout, self.deadline);
+                    match patience.and_then(|patience| lock.quietly().begin(Some(patience))) {
+                        Ok(acquiring) => self.waits = Some((index, acquiring)),
+                        Err(error) => return Some(Err(error)),
+                    }
+                }
                 Err(error) => return Some(Err(error)),
             }
         }
@@ -498,5 +508,22 @@ impl<F: Face> std::fmt::Debug for Striped<F> {
 impl<F: Face> std::fmt::Debug for Segment<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Segment({}, {:?})", self.index, self.guard)
+    }
+}
+
+#[cfg(all(test, feature = "memory"))]
+mod tests {
+    use super::*;
+    use crate::options::ConnectOptions;
+
+    #[test]
+    fn who_has_no_time_left_does_not_wait_for_an_answer_once_more() {
+        let client = Client::<Blocking>::open(Some("memory://no-time-left"), ConnectOptions::default()).unwrap();
+        let lock = client.lock("x").build().unwrap();
+        let (limit, over) = (Duration::from_secs(7), Some(clock::now()));
+        let error = patience(&lock, Some(limit), over).unwrap_err();
+        assert!(error.kind() == Kind::Timeout && error.to_string().contains("not ours within 7"), "{error}");
+        assert_eq!(patience(&lock, Some(Duration::ZERO), over).unwrap(), Duration::ZERO, "who only tries does");
+        assert_eq!(patience(&lock, None, None).unwrap(), PATIENCE);
     }
 }
