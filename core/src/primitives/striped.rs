@@ -265,6 +265,9 @@ async fn first_free(locks: &[Lock], trial: Trial) -> Result<Place<Async>> {
         if let Some(guard) = lock.try_as(trial).await? {
             return Ok(Some((place, guard)));
         }
+        if trial.is_over() {
+            break;
+        }
     }
     Ok(None)
 }
@@ -422,7 +425,7 @@ impl FirstFree {
         {
             return Ok(Some(Attempt::All(trying)));
         }
-        let next = self.part.locks.get(self.tried);
+        let next = self.part.locks.get(self.tried).filter(|_| self.tried == 0 || !self.trial.is_over());
         next.map(|lock| Ok(Attempt::One(lock.begin_trying(self.trial)?))).transpose()
     }
 }
@@ -525,5 +528,16 @@ mod tests {
         assert!(error.kind() == Kind::Timeout && error.to_string().contains("not ours within 7"), "{error}");
         assert_eq!(patience(&lock, Some(Duration::ZERO), over).unwrap(), Duration::ZERO, "who only tries does");
         assert_eq!(patience(&lock, None, None).unwrap(), PATIENCE);
+    }
+
+    #[test]
+    fn a_thread_whose_time_is_over_tries_no_further_segment() {
+        let client = Client::<Blocking>::open(Some("memory://no-further"), ConnectOptions::default()).unwrap();
+        let begins = |tried, after| {
+            let (part, _) = client.striped("x", 2).unwrap().look(None, None).next().unwrap();
+            let trial = Trial { until: Some(clock::now().after(Duration::from_secs(after))), hurries: true };
+            FirstFree { part, trial, tried, attempt: None }.begin().unwrap().is_some()
+        };
+        assert_eq!([begins(0, 0), begins(1, 0), begins(1, 60), begins(2, 60)], [true, false, true, false]);
     }
 }
