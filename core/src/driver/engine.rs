@@ -825,7 +825,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn live_entries(&self) -> Vec<Arc<Entry>> {
+    pub(crate) fn live_entries(&self) -> Vec<Arc<Entry>> {
         locked(&self.entries).all().collect()
     }
 

@@ -29,15 +29,16 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much later than its time something may end.
 const SLACK: Duration = Duration::from_millis(120);
 
-/// One client after the other, until that time.
-pub(super) async fn program(world: Arc<World>, who: usize, until: Time) {
-    while clock::now() < until {
+/// One client after the other, until that time; the last of them.
+pub(super) async fn program(world: Arc<World>, who: usize, until: Time) -> Client {
+    loop {
         let client = world.open();
         let ends = clock::now().after(world.span(20_000)).min(until);
         let is_closed = Arc::new(AtomicBool::new(false));
         let task = || Task { world: world.clone(), who, client: client.clone(), is_closed: is_closed.clone() };
         let tasks: Vec<_> = (0..1 + world.below(4)).map(|_| tokio::spawn(task().live(ends))).collect();
-        if world.chance(300) {
+        let is_cut_off = ends < until && world.chance(300);
+        if is_cut_off {
             sleep(ends.since(clock::now())).await;
             world.note(format!("client {who} is closed"));
             is_closed.store(true, Ordering::Relaxed);
@@ -45,6 +46,9 @@ pub(super) async fn program(world: Arc<World>, who: usize, until: Time) {
         }
         for task in tasks {
             task.await.expect("no panic");
+        }
+        if clock::now() >= until && !is_cut_off {
+            return client;
         }
         // Else it is gone with its last task.
         if world.chance(500) {

@@ -187,11 +187,24 @@ impl World {
         Client::open(Some(&Network::address()), ConnectOptions::default()).expect("a client")
     }
 
+    /// Each gets at once what is free.
+    async fn get_all(&self, clients: &[Client]) {
+        for (client, (name, capacity)) in clients.iter().flat_map(|client| NAMES.map(|of| (client, of))) {
+            let builder = match capacity {
+                1 => client.lock(name),
+                READERS => client.rwlock(name).write(),
+                permits => client.semaphore(name, permits),
+            };
+            let held = timeout(SOON, builder.acquire()).await.expect("it is free").expect("a guard");
+            assert_eq!(held.release().await.expect("an answer"), ReleaseOutcome::Released);
+        }
+    }
+
     /// Each hands a lock to each of the others, in order or not, as soon as it is given back.
-    async fn hand_over(&self) {
-        let clients: Vec<_> = (0..3).map(|_| self.open()).collect();
+    async fn hand_over(&self, clients: &[Client]) {
         for round in 0..2 {
-            for (from, to) in clients.iter().flat_map(|from| clients.iter().map(move |to| (from, to))) {
+            let pairs = clients.iter().flat_map(|from| clients.iter().map(move |to| (from, to)));
+            for (from, to) in pairs {
                 let lock = |client: &Client| {
                     let options = AcquireOptions { fair: round == 1, ..AcquireOptions::default() };
                     client.lock("a").options(options).build().expect("a lock")
@@ -207,19 +220,14 @@ impl World {
                 assert_eq!(next.release().await.expect("an answer"), ReleaseOutcome::Released);
             }
         }
-        for client in clients {
-            client.close().await;
-        }
     }
 
     /// What counted a latch down did so once.
-    async fn count(&self) {
-        let client = self.open();
-        let left = life::latch(&client).count().await.expect("an answer");
+    async fn count(&self, client: &Client) {
+        let left = life::latch(client).count().await.expect("an answer");
         let [known, unknown] = [0, 1].map(|i| self.counts[i].load(Ordering::Relaxed));
         let down = life::COUNT - left;
         assert!((known..=known + unknown).contains(&down), "{down} times, and {known} or {unknown} more were to be");
-        client.close().await;
     }
 
     async fn play(self: Arc<Self>) {
@@ -233,13 +241,23 @@ impl World {
         failures.abort();
         self.network.calm_down();
         *locked(&self.is_bad) = false;
+        let mut clients = Vec::new();
         for program in programs {
-            timeout(ENDS, program).await.expect("somebody waits for ever").expect("no panic");
+            clients.push(timeout(ENDS, program).await.expect("somebody waits for ever").expect("no panic"));
         }
         // What was exported, or left to its lease, is free by then.
         sleep(Duration::from_secs(5)).await;
-        self.count().await;
-        self.hand_over().await;
+        self.count(&clients[0]).await;
+        self.get_all(&clients).await;
+        self.hand_over(&clients).await;
+        // What was given up was undone.
+        sleep(Duration::from_secs(5)).await;
+        for client in &clients {
+            let engine = client.lock("a").build().expect("a lock").engine().expect("an engine");
+            assert!(engine.live_entries().iter().all(|entry| entry.is_idle()), "somebody is not through with a lock");
+        }
+        clients.truncate(1);
+        clients[0].close().await;
         sleep(Duration::from_secs(120)).await;
         let alive = Handle::current().metrics().num_alive_tasks();
         assert!(!network.is_finished(), "what came to pass was looked at");

@@ -64,6 +64,8 @@ struct Wire {
 struct WireState {
     /// Of its connections, which break together.
     generation: u64,
+    /// Its client was closed: nothing is listened to any more.
+    is_closed: bool,
     /// Nobody is let in before this.
     refused_until: Time,
     /// When the last message of the server's own arrives.
@@ -188,7 +190,7 @@ impl std::fmt::Debug for Network {
 impl Wire {
     fn new(network: Arc<Network>) -> Arc<Self> {
         let now = clock::now();
-        let state = WireState { generation: 0, refused_until: now, last_push: now };
+        let state = WireState { generation: 0, is_closed: false, refused_until: now, last_push: now };
         let wire = Arc::new(Wire { network: network.clone(), state: Mutex::new(state) });
         locked(&network.wires).push(Arc::downgrade(&wire));
         wire
@@ -318,12 +320,18 @@ impl Store for Link {
         let listening: Work = Box::new(move || {
             let (wire, sink) = (wire.clone(), sink.clone());
             Box::pin(async move {
-                loop {
+                while !locked(&wire.state).is_closed {
                     wire.clone().listen(inbox, sink.clone()).await;
                 }
             })
         });
         Subscription::of(Inbox::Closed).in_background(listening)
+    }
+
+    fn close(&self) {
+        let mut state = locked(&self.0.state);
+        state.is_closed = true;
+        state.generation += 1;
     }
 }
 
