@@ -248,7 +248,7 @@ impl Striped {
         let mut look = self.look(timeout, deadline);
         while let Some((part, trial)) = look.next() {
             let result = first_free(&part.locks, trial).await;
-            if let Some((index, guard)) = look.answered(&part, result)? {
+            if let Some((index, guard)) = look.answered(&part, trial, result)? {
                 return Ok(Found::Free(index, guard));
             }
         }
@@ -369,7 +369,7 @@ impl Choosing {
             }
             let Some(first) = tries else { break None };
             let result = first.wait(how)?;
-            let found = look.answered(&first.part, result);
+            let found = look.answered(&first.part, first.trial, result);
             *tries = None;
             if let Some(found) = found.transpose() {
                 break Some(found);
@@ -528,6 +528,24 @@ mod tests {
         assert!(error.kind() == Kind::Timeout && error.to_string().contains("not ours within 7"), "{error}");
         assert_eq!(patience(&lock, Some(Duration::ZERO), over).unwrap(), Duration::ZERO, "who only tries does");
         assert_eq!(patience(&lock, None, None).unwrap(), PATIENCE);
+    }
+
+    #[test]
+    fn a_store_that_cannot_be_reached_is_why_where_no_other_one_answered_in_time() {
+        let open = |name| Client::<Blocking>::open(Some(name), ConnectOptions::default()).unwrap();
+        let striped = open("memory://reached").striped("x", 2).unwrap().across(&[open("memory://silent")]).unwrap();
+        let ends = |until| {
+            let limit = Duration::from_secs(7);
+            let mut look = striped.look(Some(limit), Some(clock::now()));
+            let trial = Trial { until, hurries: true };
+            for result in [Err(Error::new(Kind::Unavailable, "acquire", "nobody is there")), Ok(None)] {
+                let (part, _) = look.next().unwrap();
+                assert!(look.answered(&part, trial, result).unwrap().is_none());
+            }
+            look.end().map(|found| matches!(found, Found::Taken(..)))
+        };
+        assert_eq!(ends(Some(clock::now())).unwrap_err().kind(), Kind::Unavailable);
+        assert!(ends(None).unwrap(), "a store that says so is as good an answer");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::Place;
+use super::{Place, is_over};
 use crate::client::{Face, Guard, Lock, left};
 use crate::driver::engine::Trial;
 use crate::error::{Error, Kind, Result};
@@ -74,6 +74,8 @@ pub(super) struct Look<F: Face> {
     /// Those still to be asked, the next one last.
     parts: Vec<Part<F>>,
     taken: Option<(usize, Lock<F>)>,
+    /// A store said that they are taken, where else the time of a trial was over.
+    is_answered: bool,
     failed: Option<Error>,
 }
 
@@ -98,7 +100,7 @@ impl<F: Face> Look<F> {
         }
         parts.sort_by_key(|part| stores.is_left_out(part.store, now));
         parts.reverse();
-        Look { stores, timeout, deadline, parts, taken: None, failed: None }
+        Look { stores, timeout, deadline, parts, taken: None, is_answered: false, failed: None }
     }
 
     /// The segments that are to be tried next, and how.
@@ -124,12 +126,15 @@ impl<F: Face> Look<F> {
     }
 
     /// What came of that; the segment that was had.
-    pub(super) fn answered(&mut self, part: &Part<F>, result: Result<Place<F>>) -> Result<Place<F>> {
+    pub(super) fn answered(&mut self, part: &Part<F>, trial: Trial, result: Result<Place<F>>) -> Result<Place<F>> {
         let is_reachable = !matches!(&result, Err(error) if error.kind() == Kind::Unavailable);
         self.stores.note(part.store, is_reachable);
         match result {
             Ok(Some((place, guard))) => return Ok(Some((part.indices[place], guard))),
-            Ok(None) => self.taken = part.indices.last().copied().zip(part.locks.last().cloned()),
+            Ok(None) => {
+                self.taken = part.indices.last().copied().zip(part.locks.last().cloned());
+                self.is_answered |= !trial.is_over();
+            }
             Err(error) if is_reachable => return Err(error),
             Err(error) => self.failed = Some(error),
         }
@@ -139,6 +144,7 @@ impl<F: Face> Look<F> {
     /// What there is where no segment was free.
     pub(super) fn end(self) -> Result<Found<F>> {
         match (self.taken, self.failed) {
+            (Some(_), Some(error)) if !self.is_answered && is_over(self.deadline) => Err(error),
             (Some((index, lock)), _) => Ok(Found::Taken(index, lock)),
             (None, Some(error)) => Err(error),
             (None, None) => Ok(Found::SoldOut),
