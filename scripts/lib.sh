@@ -55,11 +55,13 @@ cargo_for() {
     say "No standard library here for $target (rustup target add $target): building it with Debian's compiler"
     need_apt rustc-web rust-web-src
     local -x RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1
+    build_std=(-Zbuild-std=std,panic_abort)
     if [[ $target == wasm32-* ]]; then
       need_apt lld-22
       local -x CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=wasm-ld-22
+      # Its sorting alone is 20 KB otherwise.
+      build_std+=(-Zbuild-std-features=optimize_for_size)
     fi
-    build_std=(-Zbuild-std=std,panic_abort)
   fi
   # Two compilers that share a folder would each undo what the other built.
   CARGO_TARGET_DIR=$TARGET/cross cargo "${build_std[@]}" "$2" --target "$target" "${@:3}"
