@@ -905,7 +905,8 @@ pub trait Protocol: Send + fmt::Debug {
     /// [`Op::Renew`].
     fn change(&mut self, change: Change) -> Step {
         let _ = change;
-        Step::Done(Verdict::Failed(Error::unsupported("change", "this layout has one holder, who holds all of it")))
+        let message = "a lock that one has alone, or that lies on several nodes, cannot be changed while it is held";
+        Step::Done(Verdict::Failed(Error::unsupported("change", message)))
     }
 
     /// From now on a renewal of what is held also looks whether its holder was asked to give it back, and is told when

@@ -174,7 +174,7 @@ impl<F: Face> LockBuilder<F> {
 /// The error for what is to stay taken though it is released, in a layout that cannot leave a lock to nobody.
 pub(super) fn cannot_stay(layout: &dyn Layout) -> Error {
     let message = format!(
-        "layout {} cannot keep a lock that was released taken for a time; leave at_least_for out, or choose the store's own layout",
+        "layout {} cannot keep a lock that was released taken for a time; leave at_least_for out, or choose the store's own layout on one server",
         layout.name()
     );
     Error::unsupported("lock", message)

@@ -87,12 +87,13 @@ impl Task {
     }
 
     async fn act(&self) {
+        let is_quorum = self.world.is_quorum;
         match self.world.below(100) {
             0..5 => self.ask().await,
             5..15 => self.acquire_both().await,
             15..25 => self.acquire_any().await,
-            25..35 => self.count_down().await,
-            35..45 => self.meet().await,
+            25..35 if !is_quorum => self.count_down().await,
+            35..45 if !is_quorum => self.meet().await,
             45..55 => self.resume().await,
             _ => self.acquire().await,
         }
@@ -112,7 +113,12 @@ impl Task {
     /// The error is one of these kinds, or nothing that a sound client says.
     fn expect(&self, error: &Error, kinds: &[Kind]) {
         self.world.note(format!("client {}: {error}", self.who));
-        assert!(error.kind() == Kind::Closed || kinds.contains(&error.kind()), "{error}");
+        let may_be = match error.kind() {
+            Kind::Closed => true,
+            Kind::Quorum => self.world.is_quorum,
+            kind => kinds.contains(&kind),
+        };
+        assert!(may_be, "{error}");
     }
 
     /// Something beside the locks.
@@ -158,8 +164,9 @@ impl Task {
 
     fn options(&self) -> AcquireOptions {
         let world = &self.world;
-        let ttl = Duration::from_millis([300, 1000, 3000][world.below(3) as usize]);
-        let (fair, renew) = (world.chance(300), world.chance(900));
+        let shortest = if world.is_quorum { 600 } else { 300 };
+        let ttl = Duration::from_millis([shortest, 1000, 3000][world.below(3) as usize]);
+        let (fair, renew) = (world.chance(300) && !world.is_quorum, world.chance(900));
         let max_hold = (renew && world.chance(100)).then(|| ttl + world.span(1000));
         AcquireOptions { ttl, fair, renew, max_hold, ..AcquireOptions::default() }
     }
@@ -179,6 +186,7 @@ impl Task {
             1 => (self.client.lock(text), 1),
             READERS if self.world.chance(300) => (self.client.rwlock(text).write(), READERS),
             READERS => (self.client.rwlock(text).read(), 1),
+            _ if self.world.is_quorum => (self.client.lock(text), 1),
             permits => (self.client.semaphore(text, permits), 1),
         }
     }
@@ -282,6 +290,7 @@ impl Task {
         sleep(self.world.span(longest)).await;
         match self.world.below(10) {
             0 => self.extend(&guard).await,
+            _ if self.world.is_quorum => {}
             1 | 2 if NAMES[belief.name].1 == READERS => self.change(&guard, &belief).await,
             3 if NAMES[belief.name].1 == 1 && self.world.is_bad() => {
                 self.export(&mut guard, &belief).await;
@@ -334,7 +343,7 @@ impl Task {
     }
 
     async fn give_back(&self, mut guard: Guard, belief: Arc<Belief>) {
-        let is_kept = NAMES[belief.name].1 == 1 && self.world.chance(50);
+        let is_kept = NAMES[belief.name].1 == 1 && self.world.chance(50) && !self.world.is_quorum;
         let span = Duration::from_millis(100 + self.world.below(1000));
         if is_kept && guard.hold_at_least_for(span).is_err() {
             self.world.note("it is over");

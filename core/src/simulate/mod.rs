@@ -1,9 +1,9 @@
-//! Whole clients and a server on a simulated network and clock, by seed: the driver with its tasks, timers and batches,
-//! where the machines' own simulations have sessions alone.
+//! Whole clients, and a server or the nodes of a quorum, on a simulated network and clock, by seed: the driver with its
+//! tasks, timers and batches, where the machines' own simulations have sessions alone.
 //!
-//! Connections are refused, and break without a word; requests and pushes are late or lost; the machine is suspended;
-//! tasks give up whatever they wait for; clients are closed, and new ones come. A failing seed prints the end of its
-//! history.
+//! Connections are refused, and break without a word; requests and pushes are late or lost; nodes restart empty; the
+//! machine is suspended; tasks give up whatever they wait for; clients are closed, and new ones come. A failing seed
+//! prints the end of its history.
 
 mod life;
 mod network;
@@ -22,21 +22,26 @@ use tokio::time::{sleep, timeout};
 use crate::client::{Client, Guard};
 use crate::driver::hold::SharedHold;
 use crate::lease::ReleaseOutcome;
-use crate::options::{AcquireOptions, ConnectOptions};
+use crate::options::ConnectOptions;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, simulated};
 use crate::time::Time;
 use network::Network;
 use random::{MS, Random};
 
-/// How many seeds are tried.
+/// How many seeds are tried with one server, and with several.
 const RUNS: u64 = 100;
+const QUORUM_RUNS: u64 = 50;
 /// For so long things go wrong.
 const BAD: Duration = Duration::from_secs(20);
 /// Then everybody stops, and goes home within this.
 const ENDS: Duration = Duration::from_secs(60);
-/// How long a hand-over may take in the end, when all is well.
+/// How long a request may take in the end, when all is well.
 const SOON: Duration = Duration::from_millis(20);
+/// How long it may take to have from a quorum what was given back: whoever waits there asks again now and then.
+const LATER: Duration = Duration::from_millis(200);
+/// So many nodes are a quorum.
+const NODES: usize = 3;
 /// What lies at the server, and how many may have it at once. The last two are the segments of one.
 const NAMES: [(&str, u32); 6] = [("a", 1), ("b", 1), ("c", 2), ("d", READERS), ("e", 1), ("e", 1)];
 const SEGMENTS: usize = 2;
@@ -45,6 +50,8 @@ const READERS: u32 = 1000;
 /// See the [module](self).
 struct World {
     network: Arc<Network>,
+    /// Whether there are several servers: fewer things can lie there, and nobody waits in order.
+    is_quorum: bool,
     random: Mutex<Random>,
     is_bad: Mutex<bool>,
     beliefs: Mutex<Vec<Arc<Belief>>>,
@@ -76,10 +83,11 @@ impl Belief {
 }
 
 impl World {
-    fn new(seed: u64) -> Arc<Self> {
+    fn new(seed: u64, servers: usize) -> Arc<Self> {
         let seed = seed.wrapping_mul(0x2545_F491_4F6C_DD1D) + 1;
         Arc::new(World {
-            network: Network::new(seed),
+            network: Network::new(seed, servers),
+            is_quorum: servers > 1,
             random: Mutex::new(Random(seed ^ 1)),
             is_bad: Mutex::new(true),
             beliefs: Mutex::default(),
@@ -158,9 +166,9 @@ impl World {
         locked(&self.beliefs).retain(|known| !Arc::ptr_eq(known, belief));
     }
 
-    /// Tokens of what one alone holds rise.
+    /// Tokens of what one alone holds rise. Those of nodes are only as good as their clocks, which these do not go by.
     fn rises(&self, name: usize, token: u64, resumed: bool) {
-        if NAMES[name].1 > 1 {
+        if NAMES[name].1 > 1 || self.is_quorum {
             return;
         }
         let last = locked(&self.tokens).insert(name, token).unwrap_or_default();
@@ -184,7 +192,7 @@ impl World {
     }
 
     fn open(&self) -> Client {
-        Client::open(Some(&Network::address()), ConnectOptions::default()).expect("a client")
+        Client::open(Some(&self.network.address()), ConnectOptions::default()).expect("a client")
     }
 
     /// Each gets at once what is free.
@@ -193,6 +201,7 @@ impl World {
             let builder = match capacity {
                 1 => client.lock(name),
                 READERS => client.rwlock(name).write(),
+                _ if self.is_quorum => continue,
                 permits => client.semaphore(name, permits),
             };
             let held = timeout(SOON, builder.acquire()).await.expect("it is free").expect("a guard");
@@ -202,19 +211,20 @@ impl World {
 
     /// Each hands a lock to each of the others, in order or not, as soon as it is given back.
     async fn hand_over(&self, clients: &[Client]) {
-        for round in 0..2 {
+        let (rounds, soon) = if self.is_quorum { (1, LATER) } else { (2, SOON) };
+        for round in 0..rounds {
             let pairs = clients.iter().flat_map(|from| clients.iter().map(move |to| (from, to)));
             for (from, to) in pairs {
                 let lock = |client: &Client| {
-                    let options = AcquireOptions { fair: round == 1, ..AcquireOptions::default() };
-                    client.lock("a").options(options).build().expect("a lock")
+                    let builder = client.lock("a");
+                    if round == 1 { builder.fair() } else { builder }.build().expect("a lock")
                 };
                 let held = timeout(SOON, lock(from).acquire()).await.expect("it is free").expect("a guard");
                 let (to, waits) = (lock(to), tokio::time::Instant::now());
                 let next = tokio::spawn(async move { to.acquire().await });
                 sleep(Duration::from_secs(1)).await;
                 assert_eq!(held.release().await.expect("an answer"), ReleaseOutcome::Released);
-                let next = timeout(SOON, next).await;
+                let next = timeout(soon, next).await;
                 assert!(next.is_ok(), "it was not handed over, {:?} after it was asked for", waits.elapsed());
                 let next = next.map(Result::unwrap).expect("in time").expect("a guard");
                 assert_eq!(next.release().await.expect("an answer"), ReleaseOutcome::Released);
@@ -247,7 +257,10 @@ impl World {
         }
         // What was exported, or left to its lease, is free by then.
         sleep(Duration::from_secs(5)).await;
-        self.count(&clients[0]).await;
+        match self.is_quorum {
+            true => meet_nodes(&clients).await,
+            false => self.count(&clients[0]).await,
+        }
         self.get_all(&clients).await;
         self.hand_over(&clients).await;
         // What was given up was undone.
@@ -263,6 +276,14 @@ impl World {
         assert!(!network.is_finished(), "what came to pass was looked at");
         network.abort();
         assert_eq!(alive, 2, "tasks of clients that are gone");
+    }
+}
+
+/// Each client finds that nodes are there again, and that those are not young which nobody asked since their restart.
+async fn meet_nodes(clients: &[Client]) {
+    for client in clients {
+        let held = timeout(ENDS, client.lock("a").acquire()).await.expect("nodes are there").expect("a guard");
+        assert_eq!(held.release().await.expect("an answer"), ReleaseOutcome::Released);
     }
 }
 
@@ -282,11 +303,11 @@ fn count_panics() {
     });
 }
 
-/// Plays one seed; how often something was granted, a latch counted down, a barrier passed.
-fn simulate(seed: u64) -> [u64; 3] {
+/// Plays one seed with so many servers; how often something was granted, a latch counted down, a barrier passed.
+fn simulate(seed: u64, servers: usize) -> [u64; 3] {
     count_panics();
     PANICS.set(0);
-    let world = World::new(seed);
+    let world = World::new(seed, servers);
     let playing = world.clone();
     let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| simulated::run(playing.play())));
     if played.is_err() || PANICS.get() > 0 {
@@ -299,17 +320,25 @@ fn simulate(seed: u64) -> [u64; 3] {
 #[test]
 fn nobody_believes_what_others_hold_and_everybody_hears_again() {
     let add = |sum: [u64; 3], played: [u64; 3]| std::array::from_fn(|i| sum[i] + played[i]);
-    let done = (0..RUNS).map(simulate).fold([0; 3], add);
+    let done = (0..RUNS).map(|seed| simulate(seed, 1)).fold([0; 3], add);
     println!("{RUNS} seeds: grants, counts and passages {done:?}");
     assert!(done.iter().all(|done| *done > RUNS * 4), "hardly anything was done: {done:?}");
 }
 
+#[test]
+fn nobody_believes_what_others_hold_on_a_majority_of_nodes() {
+    let grants: u64 = (0..QUORUM_RUNS).map(|seed| simulate(seed, NODES)[0]).sum();
+    println!("{QUORUM_RUNS} seeds: {grants} grants by a quorum");
+    assert!(grants > QUORUM_RUNS * 4, "hardly anything was done: {grants}");
+}
+
 /// A client of a server that is well.
 fn well(seed: u64) -> (Arc<Network>, Client) {
-    let network = Network::new(seed);
+    let network = Network::new(seed, 1);
     network.calm_down();
     drop(tokio::spawn(network.clone().run(|| ())));
-    (network, Client::open(Some(&Network::address()), ConnectOptions::default()).expect("a client"))
+    let client = Client::open(Some(&network.address()), ConnectOptions::default()).expect("a client");
+    (network, client)
 }
 
 #[test]

@@ -1,11 +1,12 @@
-//! A server that keeps locks, and what lies between it and its clients: messages take their time, connections are
-//! refused, and break without a word.
+//! Servers that keep locks, and what lies between them and their clients: messages take their time, connections are
+//! refused, and break without a word. Where there are several, each is a node of a quorum, and restarts empty.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use lockwright_machines::quorum::Marker;
 use tokio::sync::{Notify, oneshot};
 
 use super::random::{Random, SECOND};
@@ -13,7 +14,7 @@ use crate::error::{Error, Kind};
 use crate::options::ConnectOptions;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, simulated};
-use crate::protocol::{InboxId, Layout, Reply, Requests, StoreEvent};
+use crate::protocol::{Call, InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
 use crate::stores::{self, Answered, BoxFuture, Outcome, Sink, Store, Subscription, Topic, Work, register};
 use crate::time::Time;
@@ -24,6 +25,10 @@ const LONGEST: Duration = Duration::from_secs(3);
 /// So late it is noticed, at most, that connections broke.
 const NOTICED: Duration = Duration::from_millis(500);
 const SCHEME: &str = "simulated";
+/// The longest lease on several nodes, as their addresses say.
+const MAX_TTL: Duration = Duration::from_secs(3);
+
+static MARK: Call = Call { name: "mark", body: &[], batch: false };
 
 thread_local! {
     static NETWORK: RefCell<Option<Arc<Network>>> = const { RefCell::new(None) };
@@ -31,7 +36,7 @@ thread_local! {
 
 /// See the [module](self).
 pub(super) struct Network {
-    server: Arc<dyn Store>,
+    servers: Vec<Server>,
     random: Mutex<Random>,
     /// What comes to pass, by when, in the order in which it was said.
     events: Mutex<BTreeMap<(Time, u64), (At, Event)>>,
@@ -42,6 +47,22 @@ pub(super) struct Network {
 
 type Event = Box<dyn FnOnce() + Send>;
 
+/// A server, which has forgotten everything when it was restarted.
+struct Server {
+    name: String,
+    /// As it was first, which says its address and layouts.
+    store: Arc<dyn Store>,
+    run: Mutex<Run>,
+}
+
+/// From one restart to the next.
+struct Run {
+    number: u64,
+    store: Arc<dyn Store>,
+    /// When somebody looked first for how long it has had what it keeps.
+    met: Option<Time>,
+}
+
 /// Where something comes to pass.
 #[derive(Clone, Copy, PartialEq)]
 enum At {
@@ -49,14 +70,15 @@ enum At {
     Client,
 }
 
-/// The server as one client has it.
+/// A server as one client has it.
 #[derive(Debug)]
 struct Link(Arc<Wire>);
 
-/// A client's connections.
+/// A client's connections to one server.
 #[derive(Debug)]
 struct Wire {
     network: Arc<Network>,
+    server: usize,
     state: Mutex<WireState>,
 }
 
@@ -72,20 +94,67 @@ struct WireState {
     last_push: Time,
 }
 
+impl Run {
+    fn new(server: &str, number: u64) -> Self {
+        let place = format!("memory://{server}-{number}");
+        let mut place = Uri::parse(&place, ConnectOptions::default()).expect("a place");
+        Run { number, store: stores::open(&mut place).expect("a store"), met: None }
+    }
+
+    fn execute(&mut self, request: &Request) -> Option<Reply> {
+        if request.call.name == MARK.name {
+            let now = clock::now();
+            let left = MAX_TTL.saturating_sub(now.since(*self.met.get_or_insert(now)));
+            return Some(match left.is_zero() {
+                true => Reply::Text("known".into()),
+                false => Reply::Int(left.as_micros() as i64),
+            });
+        }
+        match self.store.call(&Requests::from_iter([request.clone()]), clock::now()).outcome {
+            Outcome::Replies(mut replies) => replies.pop(),
+            _ => None,
+        }
+    }
+}
+
+impl Server {
+    fn new(name: String) -> Self {
+        let run = Run::new(&name, 0);
+        Server { name, store: run.store.clone(), run: Mutex::new(run) }
+    }
+
+    fn restart(&self) {
+        let mut run = locked(&self.run);
+        *run = Run::new(&self.name, run.number + 1);
+    }
+
+    /// What it answers that was asked in run `number`.
+    fn execute(&self, number: u64, requests: &Requests) -> Option<Vec<Reply>> {
+        let mut run = locked(&self.run);
+        if run.number != number {
+            return None;
+        }
+        requests.iter().map(|request| run.execute(request)).collect()
+    }
+}
+
 impl Network {
-    pub(super) fn new(seed: u64) -> Arc<Self> {
-        let mut place = Uri::parse(&format!("memory://simulated-{seed}"), ConnectOptions::default()).expect("a place");
+    /// Of so many servers.
+    pub(super) fn new(seed: u64, servers: usize) -> Arc<Self> {
         let network = Arc::new(Network {
-            server: stores::open(&mut place).expect("a store"),
+            servers: (0..servers)
+                .map(|number| Server::new(format!("simulated-{seed}-{number}-of-{servers}")))
+                .collect(),
             random: Mutex::new(Random(seed)),
             events: Mutex::default(),
             said: Notify::new(),
             wires: Mutex::default(),
             is_bad: Mutex::new(true),
         });
-        let open = |_: &mut Uri| {
+        let open = |uri: &mut Uri| {
             let network = NETWORK.with_borrow(|network| network.clone().expect("a network"));
-            Ok(Arc::new(Link(Wire::new(network))) as Arc<dyn Store>)
+            let server = uri.url().host_str().and_then(|host| host.parse().ok()).expect("the number of a server");
+            Ok(Arc::new(Link(Wire::new(network, server))) as Arc<dyn Store>)
         };
         // Once in a process.
         let _ = register(SCHEME, open);
@@ -94,8 +163,12 @@ impl Network {
     }
 
     /// Where its clients connect to.
-    pub(super) fn address() -> String {
-        format!("{SCHEME}://server")
+    pub(super) fn address(&self) -> String {
+        let servers: Vec<_> = (0..self.servers.len()).map(|number| format!("{SCHEME}://{number}")).collect();
+        match servers.len() {
+            1 => servers.concat(),
+            _ => format!("{}?max_ttl=3s&ttl=3s", servers.join(" ")),
+        }
     }
 
     fn after(&self, delay: Duration, at: At, event: impl FnOnce() + Send + 'static) -> Time {
@@ -170,14 +243,18 @@ impl Network {
         *locked(&self.is_bad) = false;
     }
 
-    /// The connections of one of its clients break, of which that learns sooner or later.
+    /// The connections of one of its clients to a server break, of which that learns sooner or later; or those of all
+    /// clients to a node, which is restarted.
     pub(super) fn fail(&self) {
         let wires: Vec<_> = locked(&self.wires).iter().filter_map(Weak::upgrade).collect();
         let which = locked(&self.random).below(wires.len().max(1) as u64) as usize;
         let refuses = if self.chance(500) { self.below(4 * SECOND) } else { Duration::ZERO };
-        if let Some(wire) = wires.get(which) {
-            wire.break_off(refuses);
+        let Some(wire) = wires.get(which) else { return };
+        if self.servers.len() == 1 || self.chance(700) {
+            return wire.break_off(refuses);
         }
+        self.servers[wire.server].restart();
+        wires.iter().filter(|other| other.server == wire.server).for_each(|wire| wire.break_off(refuses));
     }
 }
 
@@ -188,12 +265,16 @@ impl std::fmt::Debug for Network {
 }
 
 impl Wire {
-    fn new(network: Arc<Network>) -> Arc<Self> {
+    fn new(network: Arc<Network>, server: usize) -> Arc<Self> {
         let now = clock::now();
         let state = WireState { generation: 0, is_closed: false, refused_until: now, last_push: now };
-        let wire = Arc::new(Wire { network: network.clone(), state: Mutex::new(state) });
+        let wire = Arc::new(Wire { network: network.clone(), server, state: Mutex::new(state) });
         locked(&network.wires).push(Arc::downgrade(&wire));
         wire
+    }
+
+    fn server(&self) -> &Server {
+        &self.network.servers[self.server]
     }
 
     fn generation(&self) -> u64 {
@@ -237,11 +318,10 @@ impl Wire {
             network.after(network.below(5 * SECOND), At::Client, || drop(tell));
             return (clock::now(), answer);
         }
-        let delay = network.delay();
+        let (delay, run) = (network.delay(), locked(&self.server().run).number);
         let executed = move || {
-            let network = &wire.network;
-            let Outcome::Replies(replies) = network.server.call(&requests, clock::now()).outcome else { return };
-            let wire = wire.clone();
+            let Some(replies) = wire.server().execute(run, &requests) else { return };
+            let (network, wire) = (wire.network.clone(), wire.clone());
             let told = move || {
                 if wire.generation() == generation {
                     let _ = tell.send(replies);
@@ -258,7 +338,7 @@ impl Wire {
         let generation = self.generation();
         simulated::sleep_until(clock::now().after(self.network.delay())).await;
         let pushes: Arc<dyn Sink> = Arc::new(Pushes { wire: self.clone(), generation, to: sink.clone() });
-        let subscribed = self.network.server.clone().subscribe(Topic::Inbox(inbox), Arc::downgrade(&pushes));
+        let subscribed = self.server().store.clone().subscribe(Topic::Inbox(inbox), Arc::downgrade(&pushes));
         let told = sink.clone();
         self.push(generation, move || tell(&told, |sink| sink.inbox(Inbox::Live)));
         while self.generation() == generation {
@@ -277,11 +357,11 @@ fn tell(sink: &Weak<dyn Sink>, what: impl FnOnce(&dyn Sink)) {
 
 impl Store for Link {
     fn address(&self) -> &Arc<str> {
-        self.0.network.server.address()
+        self.0.server().store.address()
     }
 
     fn layouts(&self) -> &[Arc<dyn Layout>] {
-        self.0.network.server.layouts()
+        self.0.server().store.layouts()
     }
 
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
@@ -312,6 +392,10 @@ impl Store for Link {
 
     fn void_after(&self, given_up: Time, _: Time) -> Time {
         given_up.after(LONGEST)
+    }
+
+    fn marker(&self) -> Option<Marker> {
+        Some(Marker { call: &MARK, key: "marker".into() })
     }
 
     fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
