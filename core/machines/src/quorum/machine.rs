@@ -117,7 +117,9 @@ impl QuorumMachine {
         self.remember(&terms);
         // What was not answered at all may be done yet.
         self.doubtful = self.doubtful.and(self.trying);
-        self.stage = Stage::Asking;
+        if matches!(std::mem::replace(&mut self.stage, Stage::Asking), Stage::GivingBack(_)) {
+            self.asked[Op::Acquire as usize].each().for_each(|node| self.owes(node));
+        }
         self.trying = Nodes::first(self.each.len()).without(self.owing);
         if self.trying == Nodes::NONE {
             return self.tried(&[]);
@@ -134,6 +136,7 @@ impl QuorumMachine {
         if self.terms.as_ref().is_none_or(|known| known.attempt != terms.attempt) {
             (self.held, self.doubtful, self.trying, self.released, self.owing) = Default::default();
             self.crossed = Nodes::NONE;
+            self.stage = Stage::Asking;
             self.rounds = 0;
         }
         self.terms = Some(terms.clone());

@@ -235,6 +235,24 @@ fn a_node_that_did_not_say_that_it_gave_back_is_not_asked_again() {
 }
 
 #[test]
+fn nodes_of_which_none_said_that_it_gave_back_are_not_asked_again() {
+    let mut machine = machine();
+    let tries = |machine: &mut dyn Protocol, attempt| {
+        let asked = begin(machine, Intent::Acquire { terms: terms(attempt), wait: true, prev: None });
+        asked.iter().step_by(2).map(|(_, node)| *node).collect::<Vec<_>>()
+    };
+    let step = tried(&mut *machine, [OLD, Says::Held, OLD, Says::Held, Says::Held]);
+    assert!(matches!(step, Step::Ask(_)), "{step:?}");
+    // Nobody answered, of which the machine hears nothing.
+    assert_eq!(tries(&mut *machine, 1), [1, 3, 4]);
+    let replies: Vec<_> = [OLD, Says::Held, Says::Held].into_iter().flat_map(Says::replies).collect();
+    assert!(matches!(machine.step(Input::Reply(Op::Acquire, &replies)), Step::Ask(_)));
+    assert_eq!(tries(&mut *machine, 2), [0, 1, 2, 3, 4], "another attempt has nothing there");
+    let undo = begin(&mut *machine, Intent::Undo { terms: terms(2), prev: None });
+    assert_eq!(undo.len(), 5);
+}
+
+#[test]
 fn an_undo_that_its_try_may_have_overtaken_is_sent_again_to_all() {
     let mut machine = machine();
     acquire(&mut *machine);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use lockwright_machines::cell_layout;
+use lockwright_machines::error::{Error, Kind};
 use lockwright_machines::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use lockwright_machines::lease::ReleaseOutcome;
 use lockwright_machines::machine::Event;
@@ -377,6 +378,10 @@ impl World {
         let void_after = replies.contains(&Reply::Silent).then(|| time(sent + LATE));
         let answer = match void_after {
             None => Answer::Replies(&replies),
+            // Where nobody answered it is as if there were one node.
+            Some(void_after) if replies.iter().all(|reply| *reply == Reply::Silent) => {
+                Answer::Unknown { error: Error::new(Kind::Unavailable, "acquire", "no node answers"), void_after }
+            }
             Some(_) => Answer::Partly { replies: &replies, void_after },
         };
         let event = Event::Answered { slot, id, sent: time(sent), answer };
