@@ -264,6 +264,8 @@ pub enum Verdict {
     /// It cannot be had of so many nodes as it takes, though they answer: some may not grant anything yet. For as long
     /// as it is waited for that is no silence.
     NotYet(Error),
+    /// This attempt can have it no more, for that reason, and another one can.
+    Spent(Error),
     /// The request arrived after its `not_after` and did nothing.
     Late {
         /// The store's clock, by which the client's idea of it is corrected.

@@ -31,6 +31,7 @@
 //!   Lost      somebody waits                    Lost, Contend again at once
 //!   Ended     refused, others wait              Refuse the one that tried, Contend for the others
 //!   Ended     failed                            Refuse everybody it stood for
+//!   Ended     another attempt can have it       Contend for those it stood for
 //! ```
 
 use std::collections::BTreeSet;
@@ -614,10 +615,14 @@ impl Queue {
                     self.refuse(task, Refusal::Failed(error.clone()));
                 }
             }
-        } else if let Some(task) = contender.tried_by
-            && self.remove_waiting(task).is_some()
+        } else if let Some(task) = contender.tried_by {
+            if self.remove_waiting(task).is_some() {
+                self.refuse(task, Refusal::Taken);
+            }
+        } else if let Some(at) = contender.fair_for.and_then(|task| place(&self.waiting_fairly, task, waits))
+            && let Some(ask) = self.waiting_fairly.get(at).copied()
         {
-            self.refuse(task, Refusal::Taken);
+            self.contend(Some(ask.task), ask);
         }
         self.contend_for_the_rest();
     }

@@ -487,6 +487,7 @@ fn show(step: &Step) -> String {
             Verdict::Implausible => "implausible".into(),
             Verdict::Late { at } => format!("late, store time {}", at.0),
             Verdict::NotYet(error) => format!("not yet: {error}"),
+            Verdict::Spent(error) => format!("spent: {error}"),
             Verdict::Renewed => "renewed".into(),
             Verdict::Wanted => "renewed, and asked back".into(),
             Verdict::Changed(Some(token)) => format!("renewed and changed, token {token}"),

@@ -273,6 +273,7 @@ impl QuorumMachine {
         let verdict = match ballot.refused("acquire") {
             Outcome::Held(longest) => Verdict::Held { remaining: self.pause(longest), at: None, prev: None },
             Outcome::NotYet(error) => Verdict::NotYet(error),
+            Outcome::Hopeless(error) if self.owing != Nodes::NONE => Verdict::Spent(error),
             Outcome::Hopeless(error) => Verdict::Failed(error),
         };
         self.rounds = self.rounds.saturating_add(1);

@@ -109,7 +109,7 @@ impl Session {
 
     pub(super) fn acquire_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
         let is_said = match verdict {
-            Verdict::Failed(_) | Verdict::NotYet(_) | Verdict::Late { .. } => false,
+            Verdict::Failed(_) | Verdict::Spent(_) | Verdict::NotYet(_) | Verdict::Late { .. } => false,
             Verdict::Granted(_) => !self.has_no_life(now),
             _ => true,
         };
@@ -139,14 +139,19 @@ impl Session {
                 }
                 self.ask(now);
             }
+            Verdict::Spent(_) if self.waits => {
+                self.asked.touched = true;
+                self.actions.push_back(Action::Refused);
+                self.finish(now);
+            }
             // Whoever only tries is told why at once.
-            Verdict::NotYet(error) | Verdict::Failed(error)
+            Verdict::NotYet(error) | Verdict::Spent(error) | Verdict::Failed(error)
                 if !self.waits && (error.kind() == Kind::Quorum || not_yet(&error).is_some()) =>
             {
                 self.asked.touched = true;
                 self.fail(now, error);
             }
-            Verdict::NotYet(error) | Verdict::Failed(error) => {
+            Verdict::NotYet(error) | Verdict::Spent(error) | Verdict::Failed(error) => {
                 self.asked.touched = true;
                 let left = not_yet(&error).unwrap_or(Duration::ZERO);
                 self.unanswered(now, Op::Acquire, error);

@@ -228,7 +228,7 @@ fn a_node_that_did_not_say_that_it_gave_back_is_not_asked_again() {
     assert_eq!(last.iter().step_by(2).map(|(_, node)| *node).collect::<Vec<_>>(), [2, 4]);
     let replies: Vec<_> = [OLD, OLD].into_iter().flat_map(Says::replies).collect();
     let step = machine.step(Input::Reply(Op::Acquire, &replies));
-    let Verdict::Failed(error) = given_back(&mut *machine, step, &[2, 4]) else { panic!("two of five") };
+    let Verdict::Spent(error) = given_back(&mut *machine, step, &[2, 4]) else { panic!("two of five") };
     assert!(error.to_string().contains("node0 did not say whether it gave back"), "{error}");
     // Of another attempt they have nothing.
     assert_eq!(begin(&mut *machine, Intent::Acquire { terms: terms(2), wait: true, prev: None }).len(), 10);
@@ -250,6 +250,28 @@ fn nodes_of_which_none_said_that_it_gave_back_are_not_asked_again() {
     assert_eq!(tries(&mut *machine, 2), [0, 1, 2, 3, 4], "another attempt has nothing there");
     let undo = begin(&mut *machine, Intent::Undo { terms: terms(2), prev: None });
     assert_eq!(undo.len(), 5);
+}
+
+#[test]
+fn whoever_waits_begins_anew_where_a_node_did_not_say_that_it_gave_back() {
+    for (wait, said) in [(true, "Refused"), (false, "failed: quorum")] {
+        let session = Session::new(layout(3).protocol("x".into()), Duration::from_secs(5));
+        let mut rig = Rig { session, sent: Vec::new(), said: Vec::new(), learnt: Vec::new() };
+        rig.tell(0, Event::Acquire { terms: terms(1), wait, service: SERVICE, inbox: Inbox::Unavailable });
+        let answered = |rig: &mut Rig, now, says: &[Says]| {
+            let replies: Vec<_> = says.iter().flat_map(|says| says.replies()).collect();
+            let id = rig.sent.last().unwrap().0;
+            rig.tell(now, Event::Reply { id, sent: at(now), answer: Answer::Replies(&replies) });
+        };
+        answered(&mut rig, 0, &[OLD, Says::Held, Says::Held]);
+        assert_eq!(rig.asks(), "release");
+        rig.unanswered(100, 1_200);
+        rig.tick(1_000);
+        answered(&mut rig, 1_000, &[OLD, Says::Silent]);
+        assert_eq!(rig.asks(), "release");
+        rig.replied(1_001, 1_000, Reply::Int(1));
+        assert_eq!((rig.hears(), rig.asks()), (vec![said.to_owned()], "undo"));
+    }
 }
 
 #[test]

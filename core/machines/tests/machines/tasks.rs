@@ -86,6 +86,17 @@ fn rule_9_a_refused_try_leaves_the_lock_to_those_who_wait() {
 }
 
 #[test]
+fn rule_9_whoever_waits_has_another_contender_where_the_first_one_can_do_no_more() {
+    for fair in [false, true] {
+        let mut queue = Queue::new(64);
+        queue.handle(at(0), queue::Event::Acquire(Ask { fair, ..ask(1) }));
+        drain(&mut queue);
+        let said = told(&mut queue, queue::Event::Ended { contender: ContenderId(0), failure: None });
+        assert!(said.contains("Contend { contender: ContenderId(1), wait: true") && !said.contains("Refuse"), "{said}");
+    }
+}
+
+#[test]
 fn rule_9_a_failure_is_told_to_everybody_it_concerns_and_nobody_else() {
     let mut queue = Queue::new(64);
     for fair in [false, false, true] {
