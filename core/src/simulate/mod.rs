@@ -1,9 +1,9 @@
 //! Whole clients, and a server or the nodes of a quorum, on a simulated network and clock, by seed: the driver with its
 //! tasks, timers and batches, where the machines' own simulations have sessions alone.
 //!
-//! Connections are refused, and break without a word; requests and pushes are late or lost; nodes restart empty; the
-//! machine is suspended; tasks give up whatever they wait for; clients are closed, and new ones come. A failing seed
-//! prints the end of its history.
+//! Connections are refused, and break without a word; requests and pushes are late or lost; nodes are restarted, empty
+//! or not; the machine is suspended; tasks give up whatever they wait for; clients are closed, and new ones come. A
+//! failing seed prints the end of its history.
 
 mod life;
 mod network;

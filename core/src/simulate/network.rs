@@ -1,5 +1,6 @@
 //! Servers that keep locks, and what lies between them and their clients: messages take their time, connections are
-//! refused, and break without a word. Where there are several, each is a node of a quorum, and restarts empty.
+//! refused, and break without a word. Where there are several, each is a node of a quorum, and is restarted, empty or
+//! not.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -47,7 +48,7 @@ pub(super) struct Network {
 
 type Event = Box<dyn FnOnce() + Send>;
 
-/// A server, which has forgotten everything when it was restarted.
+/// A server.
 struct Server {
     name: String,
     /// As it was first, which says its address and layouts.
@@ -95,7 +96,7 @@ struct WireState {
 }
 
 impl Run {
-    fn new(server: &str, number: u64) -> Self {
+    fn empty(server: &str, number: u64) -> Self {
         let place = format!("memory://{server}-{number}");
         let mut place = Uri::parse(&place, ConnectOptions::default()).expect("a place");
         Run { number, store: stores::open(&mut place).expect("a store"), met: None }
@@ -119,13 +120,18 @@ impl Run {
 
 impl Server {
     fn new(name: String) -> Self {
-        let run = Run::new(&name, 0);
+        let run = Run::empty(&name, 0);
         Server { name, store: run.store.clone(), run: Mutex::new(run) }
     }
 
-    fn restart(&self) {
+    /// With what it has, or without.
+    fn restart(&self, keeps: bool) {
         let mut run = locked(&self.run);
-        *run = Run::new(&self.name, run.number + 1);
+        let number = run.number + 1;
+        *run = match keeps {
+            true => Run { number, store: run.store.clone(), met: None },
+            false => Run::empty(&self.name, number),
+        };
     }
 
     /// What it answers that was asked in run `number`.
@@ -253,7 +259,7 @@ impl Network {
         if self.servers.len() == 1 || self.chance(700) {
             return wire.break_off(refuses);
         }
-        self.servers[wire.server].restart();
+        self.servers[wire.server].restart(self.chance(500));
         wires.iter().filter(|other| other.server == wire.server).for_each(|wire| wire.break_off(refuses));
     }
 }
