@@ -158,10 +158,6 @@ impl Trial {
             _ => Trial { until: deadline, hurries: false },
         }
     }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.until.is_some_and(|until| until <= clock::now())
-    }
 }
 
 /// The engines of this process that may hold something.

@@ -265,7 +265,7 @@ async fn first_free(locks: &[Lock], trial: Trial) -> Result<Place<Async>> {
         if let Some(guard) = lock.try_as(trial).await? {
             return Ok(Some((place, guard)));
         }
-        if trial.is_over() {
+        if is_over(trial.until) {
             break;
         }
     }
@@ -425,7 +425,7 @@ impl FirstFree {
         {
             return Ok(Some(Attempt::All(trying)));
         }
-        let next = self.part.locks.get(self.tried).filter(|_| self.tried == 0 || !self.trial.is_over());
+        let next = self.part.locks.get(self.tried).filter(|_| self.tried == 0 || !is_over(self.trial.until));
         next.map(|lock| Ok(Attempt::One(lock.begin_trying(self.trial)?))).transpose()
     }
 }

@@ -26,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(3);
 /// So late it is noticed, at most, that connections broke.
 const NOTICED: Duration = Duration::from_millis(500);
 const SCHEME: &str = "simulated";
-/// The longest lease on several nodes, as their addresses say.
+/// The longest lease on several nodes.
 const MAX_TTL: Duration = Duration::from_secs(3);
 
 static MARK: Call = Call { name: "mark", body: &[], batch: false };
@@ -173,7 +173,7 @@ impl Network {
         let servers: Vec<_> = (0..self.servers.len()).map(|number| format!("{SCHEME}://{number}")).collect();
         match servers.len() {
             1 => servers.concat(),
-            _ => format!("{}?max_ttl=3s&ttl=3s", servers.join(" ")),
+            _ => format!("{}?max_ttl={1}ms&ttl={1}ms", servers.join(" "), MAX_TTL.as_millis()),
         }
     }
 

@@ -42,7 +42,8 @@ impl<H: Handles> LockMachine<H> {
         self.talk(step);
         let slot = self.queue.holder(hold).and_then(|contender| self.slot_of(contender, step.now));
         if slot.is_some_and(|slot| !slot.session.can_pass()) {
-            let message = "this layout cannot pass a held lock on, nor can a quorum; take one that can, such as native on one server";
+            let message = "this layout cannot pass a held lock on, nor can a quorum; take one that can, such as native on one \
+                           server";
             let refused = Refusal::Failed(Error::unsupported("export", message));
             return step.effects.settle(release.waiter, Settled::Refused(refused));
         }

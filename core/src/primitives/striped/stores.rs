@@ -133,7 +133,7 @@ impl<F: Face> Look<F> {
             Ok(Some((place, guard))) => return Ok(Some((part.indices[place], guard))),
             Ok(None) => {
                 self.taken = part.indices.last().copied().zip(part.locks.last().cloned());
-                self.is_answered |= !trial.is_over();
+                self.is_answered |= !is_over(trial.until);
             }
             Err(error) if is_reachable => return Err(error),
             Err(error) => self.failed = Some(error),
