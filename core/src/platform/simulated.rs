@@ -1,15 +1,25 @@
-//! A clock that a test turns, in place of the machine's, and the runtime that goes by it: for a test's own thread.
+//! A clock that a test turns, in place of the machine's, the runtime that goes by it, and a network: for a test's own
+//! thread.
 //!
 //! It goes as tokio's does, which goes as fast as there is nothing to do, and [leaps](leap) over the time in which the
 //! machine is suspended: the clock of a lease counts that, and tokio's does not.
 
+pub(crate) mod network;
+#[path = "../../machines/tests/random/mod.rs"]
+pub(crate) mod random;
+pub(crate) mod sockets;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -19,8 +29,18 @@ use crate::time::Time;
 /// What the clock shows at first.
 const START: Time = Time::from_nanos(1_000_000_000_000);
 
+/// A connection on a simulated network.
+pub(crate) trait Socket: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> Socket for S {}
+
+pub(crate) type Dialled = Pin<Box<dyn Future<Output = io::Result<Box<dyn Socket>>> + Send>>;
+
+type Dials = Box<dyn Fn(SocketAddr) -> Dialled>;
+
 thread_local! {
     static CLOCK: RefCell<Option<Clock>> = const { RefCell::new(None) };
+    static DIALS: RefCell<Option<Dials>> = const { RefCell::new(None) };
 }
 
 struct Clock {
@@ -54,7 +74,19 @@ pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
         done
     });
     CLOCK.set(None);
+    DIALS.set(None);
     done
+}
+
+/// Connections of this thread are those that `dials` makes.
+pub(crate) fn dials_by(dials: impl Fn(SocketAddr) -> Dialled + 'static) {
+    DIALS.set(Some(Box::new(dials)));
+}
+
+/// A connection to the first of `addresses`, if this thread has a simulated network.
+pub(crate) fn dial(addresses: &[SocketAddr]) -> Option<Dialled> {
+    let address = *addresses.first()?;
+    DIALS.with_borrow(|dials| dials.as_ref().map(|dials| dials(address)))
 }
 
 fn with<T>(what: impl FnOnce(&mut Clock) -> T) -> Option<T> {

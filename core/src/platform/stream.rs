@@ -88,7 +88,7 @@ impl Home {
 /// A connected socket.
 pub(crate) struct Stream {
     // Before the descriptor it stands for: fields are dropped in order.
-    _registered: Registered,
+    _registered: Option<Registered>,
     pipe: Pipe,
 }
 
@@ -100,6 +100,8 @@ enum Pipe {
     ForeignTcp(Socket<mio::net::TcpStream>),
     #[cfg(unix)]
     ForeignFile(Socket<mio::net::UnixStream>),
+    #[cfg(test)]
+    Simulated(Box<dyn super::simulated::Socket>),
 }
 
 /// Does the same with whichever it is.
@@ -113,6 +115,8 @@ macro_rules! with {
             Pipe::ForeignTcp($stream) => $does,
             #[cfg(unix)]
             Pipe::ForeignFile($stream) => $does,
+            #[cfg(test)]
+            Pipe::Simulated($stream) => $does,
         }
     };
 }
@@ -135,8 +139,12 @@ impl Pipe {
 impl Stream {
     /// Connects to the first of `addresses` that takes it.
     pub(crate) async fn to(addresses: &[SocketAddr]) -> io::Result<Self> {
+        #[cfg(test)]
+        if let Some(dialled) = super::simulated::dial(addresses) {
+            return Ok(Stream { _registered: None, pipe: Pipe::Simulated(dialled.await?) });
+        }
         let stream = TcpStream::connect(addresses).await?;
-        let _registered = register(&stream);
+        let _registered = Some(register(&stream));
         stream.set_nodelay(true)?;
         Ok(Stream { _registered, pipe: Pipe::Tcp(stream) })
     }
@@ -152,7 +160,7 @@ impl Stream {
     #[cfg(all(unix, feature = "redis"))]
     pub(crate) async fn to_file(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path).await?;
-        Ok(Stream { _registered: register(&stream), pipe: Pipe::File(stream) })
+        Ok(Stream { _registered: Some(register(&stream)), pipe: Pipe::File(stream) })
     }
 
     /// There are no socket files here.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Belief, NAMES, READERS, SEGMENTS, World};
+use super::{Belief, NAMES, READERS, SEGMENTS, Setup, World};
 use crate::barrier::Arrival;
 use crate::client::{Client, Guard, Lock, LockBuilder};
 use crate::error::{Error, Kind};
@@ -25,7 +25,7 @@ pub(super) const COUNT: u32 = 10_000;
 /// So many meet at the barrier.
 const PARTIES: u32 = 2;
 /// How long the store may be asked in vain.
-const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much later than its time something may end.
 const SLACK: Duration = Duration::from_millis(120);
 
@@ -87,7 +87,7 @@ impl Task {
     }
 
     async fn act(&self) {
-        let is_quorum = self.world.is_quorum;
+        let is_quorum = self.world.setup.is_quorum();
         match self.world.below(100) {
             0..5 => self.ask().await,
             5..15 => self.acquire_both().await,
@@ -115,7 +115,7 @@ impl Task {
         self.world.note(format!("client {}: {error}", self.who));
         let may_be = match error.kind() {
             Kind::Closed => true,
-            Kind::Quorum => self.world.is_quorum,
+            Kind::Quorum => self.world.setup.is_quorum(),
             kind => kinds.contains(&kind),
         };
         assert!(may_be, "{error}");
@@ -123,14 +123,15 @@ impl Task {
 
     /// Something beside the locks.
     async fn ask(&self) {
+        let most = self.world.setup.patience();
         let asked = match self.world.below(3) {
-            0 => self.patiently("list", STORE_TIMEOUT, self.client.list()).await.map(|told| told.map(drop)),
+            0 => self.patiently("list", most, self.client.list()).await.map(|told| told.map(drop)),
             1 => {
                 let lock = self.client.lock("a").build().expect("a lock");
-                self.patiently("inspect", STORE_TIMEOUT, lock.inspect()).await.map(|told| told.map(drop))
+                self.patiently("inspect", most, lock.inspect()).await.map(|told| told.map(drop))
             }
             // It acquires, and gives back.
-            _ => self.patiently("ping", 2 * STORE_TIMEOUT, self.client.ping()).await.map(|told| told.map(drop)),
+            _ => self.patiently("ping", 2 * most, self.client.ping()).await.map(|told| told.map(drop)),
         };
         if let Some(Err(error)) = asked {
             self.expect(&error, &[Kind::Unavailable]);
@@ -138,7 +139,8 @@ impl Task {
     }
 
     async fn count_down(&self) {
-        let counted = self.patiently("count", STORE_TIMEOUT, async { latch(&self.client).count_down().await }).await;
+        let most = self.world.setup.patience();
+        let counted = self.patiently("count", most, async { latch(&self.client).count_down().await }).await;
         let is_known = matches!(counted, Some(Ok(_)));
         self.world.counts[usize::from(!is_known)].fetch_add(1, Ordering::Relaxed);
         if let Some(Err(error)) = counted {
@@ -164,9 +166,9 @@ impl Task {
 
     fn options(&self) -> AcquireOptions {
         let world = &self.world;
-        let shortest = if world.is_quorum { 600 } else { 300 };
+        let shortest = if world.setup.is_quorum() { 600 } else { 300 };
         let ttl = Duration::from_millis([shortest, 1000, 3000][world.below(3) as usize]);
-        let (fair, renew) = (world.chance(300) && !world.is_quorum, world.chance(900));
+        let (fair, renew) = (world.chance(300) && !world.setup.is_quorum(), world.chance(900));
         let max_hold = (renew && world.chance(100)).then(|| ttl + world.span(1000));
         AcquireOptions { ttl, fair, renew, max_hold, ..AcquireOptions::default() }
     }
@@ -186,7 +188,7 @@ impl Task {
             1 => (self.client.lock(text), 1),
             READERS if self.world.chance(300) => (self.client.rwlock(text).write(), READERS),
             READERS => (self.client.rwlock(text).read(), 1),
-            _ if self.world.is_quorum => (self.client.lock(text), 1),
+            _ if self.world.setup.is_quorum() => (self.client.lock(text), 1),
             permits => (self.client.semaphore(text, permits), 1),
         }
     }
@@ -289,10 +291,10 @@ impl Task {
         let longest = if self.world.chance(100) { 4000 } else { 300 };
         sleep(self.world.span(longest)).await;
         match self.world.below(10) {
-            0 => self.extend(&guard).await,
-            _ if self.world.is_quorum => {}
+            0 if self.world.setup != Setup::ZooKeeper => self.extend(&guard).await,
+            _ if self.world.setup.is_quorum() => {}
             1 | 2 if NAMES[belief.name].1 == READERS => self.change(&guard, &belief).await,
-            3 if NAMES[belief.name].1 == 1 && self.world.is_bad() => {
+            3 if NAMES[belief.name].1 == 1 && self.world.setup.have_leases() && self.world.is_bad() => {
                 self.export(&mut guard, &belief).await;
                 return;
             }
@@ -343,7 +345,7 @@ impl Task {
     }
 
     async fn give_back(&self, mut guard: Guard, belief: Arc<Belief>) {
-        let is_kept = NAMES[belief.name].1 == 1 && self.world.chance(50) && !self.world.is_quorum;
+        let is_kept = NAMES[belief.name].1 == 1 && self.world.setup.have_leases() && self.world.chance(50);
         let span = Duration::from_millis(100 + self.world.below(1000));
         if is_kept && guard.hold_at_least_for(span).is_err() {
             self.world.note("it is over");

@@ -1,14 +1,13 @@
-//! Whole clients, and a server or the nodes of a quorum, on a simulated network and clock, by seed: the driver with its
-//! tasks, timers and batches, where the machines' own simulations have sessions alone.
+//! Whole clients, and a server, the nodes of a quorum, or an ensemble of ZooKeeper's, on a simulated network and clock,
+//! by seed: the driver with its tasks, timers and batches, and for ZooKeeper its session and its sockets, where the
+//! machines' own simulations have sessions alone.
 //!
 //! Connections are refused, and break without a word; requests and pushes are late or lost; nodes are restarted, empty
 //! or not; the machine is suspended; tasks give up whatever they wait for; clients are closed, and new ones come. A
 //! failing seed prints the end of its history.
 
 mod life;
-mod network;
-#[path = "../../machines/tests/random/mod.rs"]
-mod random;
+mod servers;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,22 +23,28 @@ use crate::driver::hold::SharedHold;
 use crate::lease::ReleaseOutcome;
 use crate::options::ConnectOptions;
 use crate::platform::mutex::locked;
+use crate::platform::simulated::network::Network;
+use crate::platform::simulated::random::{MS, Random};
 use crate::platform::{clock, simulated};
+use crate::stores::zookeeper::ensemble::Ensemble;
 use crate::time::Time;
-use network::Network;
-use random::{MS, Random};
+use servers::Servers;
 
-/// How many seeds are tried with one server, and with several.
+/// How many seeds are tried with one server, with nodes of a quorum, and with an ensemble of ZooKeeper's.
 const RUNS: u64 = 100;
 const QUORUM_RUNS: u64 = 50;
+const ZOOKEEPER_RUNS: u64 = 40;
 /// For so long things go wrong.
 const BAD: Duration = Duration::from_secs(20);
 /// Then everybody stops, and goes home within this.
 const ENDS: Duration = Duration::from_secs(60);
 /// How long a request may take in the end, when all is well.
 const SOON: Duration = Duration::from_millis(20);
-/// How long it may take to have from a quorum what was given back: whoever waits there asks again now and then.
+/// How long it may take to have from a quorum what was given back, as whoever waits there asks again now and then; and
+/// from servers that take several steps.
 const LATER: Duration = Duration::from_millis(200);
+/// The longest lease.
+const LONGEST_TTL: Duration = Duration::from_secs(3);
 /// So many nodes are a quorum.
 const NODES: usize = 3;
 /// What lies at the server, and how many may have it at once. The last two are the segments of one.
@@ -50,8 +55,8 @@ const READERS: u32 = 1000;
 /// See the [module](self).
 struct World {
     network: Arc<Network>,
-    /// Whether there are several servers: fewer things can lie there, and nobody waits in order.
-    is_quorum: bool,
+    setup: Setup,
+    place: Place,
     random: Mutex<Random>,
     is_bad: Mutex<bool>,
     beliefs: Mutex<Vec<Arc<Belief>>>,
@@ -66,6 +71,44 @@ struct World {
     /// How parties went on: in which generation, as which of it.
     passages: Mutex<BTreeSet<(u64, u32)>>,
     history: Mutex<VecDeque<String>>,
+}
+
+/// What clients connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Setup {
+    Server,
+    /// Nodes of a quorum: fewer things can lie there, and nobody waits in order.
+    Nodes(usize),
+    /// An ensemble of ZooKeeper's, where what lies lasts as long as a client's session.
+    ZooKeeper,
+}
+
+impl Setup {
+    fn is_quorum(self) -> bool {
+        matches!(self, Setup::Nodes(_))
+    }
+
+    /// How long it may take in the end, when all is well, to have what is free.
+    fn soon(self) -> Duration {
+        if self == Setup::ZooKeeper { LATER } else { SOON }
+    }
+
+    /// For how long the store may be asked in vain by whoever asks beside the locks. On ZooKeeper that is one thing
+    /// after the other.
+    fn patience(self) -> Duration {
+        life::STORE_TIMEOUT * if self == Setup::ZooKeeper { 4 } else { 1 }
+    }
+
+    /// Whether what is held has a lease of its own, which can be extended, passed on and kept for a while.
+    fn have_leases(self) -> bool {
+        self == Setup::Server
+    }
+}
+
+/// Where they find it.
+enum Place {
+    Servers(Arc<Servers>),
+    ZooKeeper(Arc<Ensemble>),
 }
 
 /// Somebody has a guard.
@@ -83,11 +126,17 @@ impl Belief {
 }
 
 impl World {
-    fn new(seed: u64, servers: usize) -> Arc<Self> {
+    fn new(seed: u64, setup: Setup) -> Arc<Self> {
         let seed = seed.wrapping_mul(0x2545_F491_4F6C_DD1D) + 1;
+        let network = Network::new(seed);
         Arc::new(World {
-            network: Network::new(seed, servers),
-            is_quorum: servers > 1,
+            setup,
+            place: match setup {
+                Setup::Server => Place::Servers(Servers::new(&network, seed, 1)),
+                Setup::Nodes(count) => Place::Servers(Servers::new(&network, seed, count)),
+                Setup::ZooKeeper => Place::ZooKeeper(Ensemble::new(&network)),
+            },
+            network,
             random: Mutex::new(Random(seed ^ 1)),
             is_bad: Mutex::new(true),
             beliefs: Mutex::default(),
@@ -168,7 +217,7 @@ impl World {
 
     /// Tokens of what one alone holds rise. Those of nodes are only as good as their clocks, which these do not go by.
     fn rises(&self, name: usize, token: u64, resumed: bool) {
-        if NAMES[name].1 > 1 || self.is_quorum {
+        if NAMES[name].1 > 1 || self.setup.is_quorum() {
             return;
         }
         let last = locked(&self.tokens).insert(name, token).unwrap_or_default();
@@ -186,13 +235,20 @@ impl World {
                 self.check();
             } else {
                 self.note("connections break");
-                self.network.fail();
+                match &self.place {
+                    Place::Servers(servers) => servers.fail(),
+                    Place::ZooKeeper(ensemble) => ensemble.fail(),
+                }
             }
         }
     }
 
     fn open(&self) -> Client {
-        Client::open(Some(&self.network.address()), ConnectOptions::default()).expect("a client")
+        let address = match &self.place {
+            Place::Servers(servers) => servers.address(),
+            Place::ZooKeeper(_) => Ensemble::address(LONGEST_TTL),
+        };
+        Client::open(Some(&address), ConnectOptions::default()).expect("a client")
     }
 
     /// Each gets at once what is free.
@@ -201,17 +257,17 @@ impl World {
             let builder = match capacity {
                 1 => client.lock(name),
                 READERS => client.rwlock(name).write(),
-                _ if self.is_quorum => continue,
+                _ if self.setup.is_quorum() => continue,
                 permits => client.semaphore(name, permits),
             };
-            let held = timeout(SOON, builder.acquire()).await.expect("it is free").expect("a guard");
+            let held = timeout(self.setup.soon(), builder.acquire()).await.expect("it is free").expect("a guard");
             assert_eq!(held.release().await.expect("an answer"), ReleaseOutcome::Released);
         }
     }
 
     /// Each hands a lock to each of the others, in order or not, as soon as it is given back.
     async fn hand_over(&self, clients: &[Client]) {
-        let (rounds, soon) = if self.is_quorum { (1, LATER) } else { (2, SOON) };
+        let (rounds, soon) = if self.setup.is_quorum() { (1, LATER) } else { (2, self.setup.soon()) };
         for round in 0..rounds {
             let pairs = clients.iter().flat_map(|from| clients.iter().map(move |to| (from, to)));
             for (from, to) in pairs {
@@ -219,7 +275,8 @@ impl World {
                     let builder = client.lock("a");
                     if round == 1 { builder.fair() } else { builder }.build().expect("a lock")
                 };
-                let held = timeout(SOON, lock(from).acquire()).await.expect("it is free").expect("a guard");
+                let held =
+                    timeout(self.setup.soon(), lock(from).acquire()).await.expect("it is free").expect("a guard");
                 let (to, waits) = (lock(to), tokio::time::Instant::now());
                 let next = tokio::spawn(async move { to.acquire().await });
                 sleep(Duration::from_secs(1)).await;
@@ -241,6 +298,9 @@ impl World {
     }
 
     async fn play(self: Arc<Self>) {
+        if let Place::ZooKeeper(ensemble) = &self.place {
+            ensemble.begin();
+        }
         let (looking, failing) = (self.clone(), self.clone());
         let network = tokio::spawn(self.network.clone().run(move || looking.check()));
         let failures = tokio::spawn(async move { failing.fail().await });
@@ -257,7 +317,7 @@ impl World {
         }
         // What was exported, or left to its lease, is free by then.
         sleep(Duration::from_secs(5)).await;
-        match self.is_quorum {
+        match self.setup.is_quorum() {
             true => meet_nodes(&clients).await,
             false => self.count(&clients[0]).await,
         }
@@ -303,11 +363,11 @@ fn count_panics() {
     });
 }
 
-/// Plays one seed with so many servers; how often something was granted, a latch counted down, a barrier passed.
-fn simulate(seed: u64, servers: usize) -> [u64; 3] {
+/// Plays one seed with these servers; how often something was granted, a latch counted down, a barrier passed.
+fn simulate(seed: u64, setup: Setup) -> [u64; 3] {
     count_panics();
     PANICS.set(0);
-    let world = World::new(seed, servers);
+    let world = World::new(seed, setup);
     let playing = world.clone();
     let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| simulated::run(playing.play())));
     if played.is_err() || PANICS.get() > 0 {
@@ -317,27 +377,38 @@ fn simulate(seed: u64, servers: usize) -> [u64; 3] {
     [world.grants.load(Ordering::Relaxed), world.counts[0].load(Ordering::Relaxed).into(), passages]
 }
 
+/// Plays so many seeds, in each of which everything is done a few times.
+fn simulate_all(runs: u64, setup: Setup) {
+    let add = |sum: [u64; 3], played: [u64; 3]| std::array::from_fn(|i| sum[i] + played[i]);
+    let done = (0..runs).map(|seed| simulate(seed, setup)).fold([0; 3], add);
+    println!("{runs} seeds: grants, counts and passages {done:?}");
+    assert!(done.iter().all(|done| *done > runs * 2), "hardly anything was done: {done:?}");
+}
+
 #[test]
 fn nobody_believes_what_others_hold_and_everybody_hears_again() {
-    let add = |sum: [u64; 3], played: [u64; 3]| std::array::from_fn(|i| sum[i] + played[i]);
-    let done = (0..RUNS).map(|seed| simulate(seed, 1)).fold([0; 3], add);
-    println!("{RUNS} seeds: grants, counts and passages {done:?}");
-    assert!(done.iter().all(|done| *done > RUNS * 4), "hardly anything was done: {done:?}");
+    simulate_all(RUNS, Setup::Server);
+}
+
+#[test]
+fn nobody_believes_what_others_hold_on_zookeeper_and_everybody_hears_again() {
+    simulate_all(ZOOKEEPER_RUNS, Setup::ZooKeeper);
 }
 
 #[test]
 fn nobody_believes_what_others_hold_on_a_majority_of_nodes() {
-    let grants: u64 = (0..QUORUM_RUNS).map(|seed| simulate(seed, NODES)[0]).sum();
+    let grants: u64 = (0..QUORUM_RUNS).map(|seed| simulate(seed, Setup::Nodes(NODES))[0]).sum();
     println!("{QUORUM_RUNS} seeds: {grants} grants by a quorum");
     assert!(grants > QUORUM_RUNS * 4, "hardly anything was done: {grants}");
 }
 
 /// A client of a server that is well.
 fn well(seed: u64) -> (Arc<Network>, Client) {
-    let network = Network::new(seed, 1);
+    let network = Network::new(seed);
+    let servers = Servers::new(&network, seed, 1);
     network.calm_down();
     drop(tokio::spawn(network.clone().run(|| ())));
-    let client = Client::open(Some(&network.address()), ConnectOptions::default()).expect("a client");
+    let client = Client::open(Some(&servers.address()), ConnectOptions::default()).expect("a client");
     (network, client)
 }
 

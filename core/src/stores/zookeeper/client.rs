@@ -115,7 +115,3 @@ impl std::fmt::Debug for ZooKeeper {
         write!(f, "ZooKeeper({})", self.broker.config.address)
     }
 }
-
-#[cfg(test)]
-#[path = "tests.rs"]
-mod tests;

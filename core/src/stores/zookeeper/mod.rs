@@ -4,6 +4,8 @@ mod broker;
 mod client;
 mod config;
 mod driver;
+#[cfg(all(test, feature = "memory", feature = "unstable-store"))]
+pub(crate) mod ensemble;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod greeting;

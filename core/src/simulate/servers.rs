@@ -3,17 +3,17 @@
 //! not.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lockwright_machines::quorum::Marker;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
-use super::random::{Random, SECOND};
 use crate::error::{Error, Kind};
 use crate::options::ConnectOptions;
 use crate::platform::mutex::locked;
+use crate::platform::simulated::network::{At, LONGEST, Network};
+use crate::platform::simulated::random::SECOND;
 use crate::platform::{clock, simulated};
 use crate::protocol::{Call, InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
@@ -21,8 +21,6 @@ use crate::stores::{self, Answered, BoxFuture, Outcome, Sink, Store, Subscriptio
 use crate::time::Time;
 use crate::uri::Uri;
 
-/// No message is under way for longer.
-const LONGEST: Duration = Duration::from_secs(3);
 /// So late it is noticed, at most, that connections broke.
 const NOTICED: Duration = Duration::from_millis(500);
 const SCHEME: &str = "simulated";
@@ -32,21 +30,15 @@ const MAX_TTL: Duration = Duration::from_secs(3);
 static MARK: Call = Call { name: "mark", body: &[], batch: false };
 
 thread_local! {
-    static NETWORK: RefCell<Option<Arc<Network>>> = const { RefCell::new(None) };
+    static SERVERS: RefCell<Option<Arc<Servers>>> = const { RefCell::new(None) };
 }
 
 /// See the [module](self).
-pub(super) struct Network {
-    servers: Vec<Server>,
-    random: Mutex<Random>,
-    /// What comes to pass, by when, in the order in which it was said.
-    events: Mutex<BTreeMap<(Time, u64), (At, Event)>>,
-    said: Notify,
+pub(super) struct Servers {
+    network: Arc<Network>,
+    all: Vec<Server>,
     wires: Mutex<Vec<Weak<Wire>>>,
-    is_bad: Mutex<bool>,
 }
-
-type Event = Box<dyn FnOnce() + Send>;
 
 /// A server.
 struct Server {
@@ -64,13 +56,6 @@ struct Run {
     met: Option<Time>,
 }
 
-/// Where something comes to pass.
-#[derive(Clone, Copy, PartialEq)]
-enum At {
-    Server,
-    Client,
-}
-
 /// A server as one client has it.
 #[derive(Debug)]
 struct Link(Arc<Wire>);
@@ -78,7 +63,7 @@ struct Link(Arc<Wire>);
 /// A client's connections to one server.
 #[derive(Debug)]
 struct Wire {
-    network: Arc<Network>,
+    servers: Arc<Servers>,
     server: usize,
     state: Mutex<WireState>,
 }
@@ -144,143 +129,68 @@ impl Server {
     }
 }
 
-impl Network {
-    /// Of so many servers.
-    pub(super) fn new(seed: u64, servers: usize) -> Arc<Self> {
-        let network = Arc::new(Network {
-            servers: (0..servers)
-                .map(|number| Server::new(format!("simulated-{seed}-{number}-of-{servers}")))
-                .collect(),
-            random: Mutex::new(Random(seed)),
-            events: Mutex::default(),
-            said: Notify::new(),
-            wires: Mutex::default(),
-            is_bad: Mutex::new(true),
-        });
+impl Servers {
+    /// So many of them, for the clients of this thread.
+    pub(super) fn new(network: &Arc<Network>, seed: u64, count: usize) -> Arc<Self> {
+        let server = |number| Server::new(format!("simulated-{seed}-{number}-of-{count}"));
+        let all = (0..count).map(server).collect();
+        let servers = Arc::new(Servers { network: network.clone(), all, wires: Mutex::default() });
         let open = |uri: &mut Uri| {
-            let network = NETWORK.with_borrow(|network| network.clone().expect("a network"));
+            let servers = SERVERS.with_borrow(|servers| servers.clone().expect("servers"));
             let server = uri.url().host_str().and_then(|host| host.parse().ok()).expect("the number of a server");
-            Ok(Arc::new(Link(Wire::new(network, server))) as Arc<dyn Store>)
+            Ok(Arc::new(Link(Wire::new(servers, server))) as Arc<dyn Store>)
         };
         // Once in a process.
         let _ = register(SCHEME, open);
-        NETWORK.set(Some(network.clone()));
-        network
+        SERVERS.set(Some(servers.clone()));
+        servers
     }
 
     /// Where its clients connect to.
     pub(super) fn address(&self) -> String {
-        let servers: Vec<_> = (0..self.servers.len()).map(|number| format!("{SCHEME}://{number}")).collect();
+        let servers: Vec<_> = (0..self.all.len()).map(|number| format!("{SCHEME}://{number}")).collect();
         match servers.len() {
             1 => servers.concat(),
             _ => format!("{}?max_ttl={1}ms&ttl={1}ms", servers.join(" "), MAX_TTL.as_millis()),
         }
     }
 
-    fn after(&self, delay: Duration, at: At, event: impl FnOnce() + Send + 'static) -> Time {
-        let due = clock::now().after(delay);
-        self.say(due, at, event);
-        due
-    }
-
-    fn say(&self, due: Time, at: At, event: impl FnOnce() + Send + 'static) {
-        let mut events = locked(&self.events);
-        let number = events.range((due, 0)..=(due, u64::MAX)).next_back().map_or(0, |((_, last), _)| last + 1);
-        events.insert((due, number), (at, Box::new(event)));
-        drop(events);
-        self.said.notify_one();
-    }
-
-    /// How long a message takes.
-    fn delay(&self) -> Duration {
-        let bad = *locked(&self.is_bad);
-        Duration::from_nanos(locked(&self.random).delay_if(bad)).min(LONGEST)
-    }
-
-    fn chance(&self, per_thousand: u64) -> bool {
-        *locked(&self.is_bad) && locked(&self.random).chance(per_thousand)
-    }
-
-    fn below(&self, end: u64) -> Duration {
-        Duration::from_nanos(locked(&self.random).below(end))
-    }
-
-    /// The next that is due by `end`, there or anywhere.
-    fn next(&self, end: Time, there: Option<At>) -> Option<(Time, Event)> {
-        let mut events = locked(&self.events);
-        let is_due = |(_, (at, _)): &(&(Time, u64), &(At, Event))| there.is_none_or(|there| *at == there);
-        let key = *events.range(..=(end, u64::MAX)).find(is_due)?.0;
-        events.remove(&key).map(|(_, event)| (key.0, event))
-    }
-
-    /// Lets come to pass what does, and looks at the world after each.
-    pub(super) async fn run(self: Arc<Self>, look: impl Fn()) {
-        loop {
-            while let Some((_, event)) = self.next(clock::now(), None) {
-                event();
-            }
-            look();
-            let next = locked(&self.events).first_key_value().map(|((due, _), _)| *due);
-            let due = async {
-                match next {
-                    Some(due) => simulated::sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = due => {}
-                () = self.said.notified() => {}
-            }
-        }
-    }
-
-    /// The clients' machine is suspended for so long, and the server is not.
-    pub(super) fn suspend(&self, span: Duration) {
-        let end = clock::now().after(span);
-        while let Some((due, event)) = self.next(end, Some(At::Server)) {
-            simulated::leap(due.since(clock::now()));
-            event();
-        }
-        simulated::leap(end.since(clock::now()));
-    }
-
-    /// Nothing goes wrong any more.
-    pub(super) fn calm_down(&self) {
-        *locked(&self.is_bad) = false;
-    }
-
     /// The connections of one of its clients to a server break, of which that learns sooner or later; or those of all
     /// clients to a node, which is restarted.
     pub(super) fn fail(&self) {
         let wires: Vec<_> = locked(&self.wires).iter().filter_map(Weak::upgrade).collect();
-        let which = locked(&self.random).below(wires.len().max(1) as u64) as usize;
-        let refuses = if self.chance(500) { self.below(4 * SECOND) } else { Duration::ZERO };
+        let which = self.network.below(wires.len().max(1) as u64).as_nanos() as usize;
+        let refuses = if self.network.chance(500) { self.network.below(4 * SECOND) } else { Duration::ZERO };
         let Some(wire) = wires.get(which) else { return };
-        if self.servers.len() == 1 || self.chance(700) {
+        if self.all.len() == 1 || self.network.chance(700) {
             return wire.break_off(refuses);
         }
-        self.servers[wire.server].restart(self.chance(500));
+        self.all[wire.server].restart(self.network.chance(500));
         wires.iter().filter(|other| other.server == wire.server).for_each(|wire| wire.break_off(refuses));
     }
 }
 
-impl std::fmt::Debug for Network {
+impl std::fmt::Debug for Servers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Network")
+        f.write_str("Servers")
     }
 }
 
 impl Wire {
-    fn new(network: Arc<Network>, server: usize) -> Arc<Self> {
+    fn new(servers: Arc<Servers>, server: usize) -> Arc<Self> {
         let now = clock::now();
         let state = WireState { generation: 0, is_closed: false, refused_until: now, last_push: now };
-        let wire = Arc::new(Wire { network: network.clone(), server, state: Mutex::new(state) });
-        locked(&network.wires).push(Arc::downgrade(&wire));
+        let wire = Arc::new(Wire { servers: servers.clone(), server, state: Mutex::new(state) });
+        locked(&servers.wires).push(Arc::downgrade(&wire));
         wire
     }
 
+    fn network(&self) -> &Arc<Network> {
+        &self.servers.network
+    }
+
     fn server(&self) -> &Server {
-        &self.network.servers[self.server]
+        &self.servers.all[self.server]
     }
 
     fn generation(&self) -> u64 {
@@ -299,7 +209,7 @@ impl Wire {
 
     /// The server says something by itself, one thing after the other.
     fn push(self: &Arc<Self>, generation: u64, event: impl FnOnce() + Send + 'static) {
-        let delay = self.network.delay();
+        let delay = self.network().delay();
         let due = {
             let mut state = locked(&self.state);
             state.last_push = state.last_push.max(clock::now().after(delay));
@@ -311,14 +221,14 @@ impl Wire {
                 event();
             }
         };
-        self.network.say(due, At::Client, told);
+        self.network().say(due, At::Client, told);
     }
 
     /// When it arrives, and the answer: nothing comes where the connection breaks.
     fn ask(self: &Arc<Self>, requests: &Requests) -> (Time, oneshot::Receiver<Vec<Reply>>) {
         let (tell, answer) = oneshot::channel();
         let (wire, generation, requests) = (self.clone(), self.generation(), requests.clone());
-        let network = self.network.clone();
+        let network = self.network().clone();
         if network.chance(10) {
             // It is lost, and that is found out later.
             network.after(network.below(5 * SECOND), At::Client, || drop(tell));
@@ -327,7 +237,7 @@ impl Wire {
         let (delay, run) = (network.delay(), locked(&self.server().run).number);
         let executed = move || {
             let Some(replies) = wire.server().execute(run, &requests) else { return };
-            let (network, wire) = (wire.network.clone(), wire.clone());
+            let (network, wire) = (wire.network().clone(), wire.clone());
             let told = move || {
                 if wire.generation() == generation {
                     let _ = tell.send(replies);
@@ -342,7 +252,7 @@ impl Wire {
     async fn listen(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) {
         simulated::sleep_until(self.refused_until()).await;
         let generation = self.generation();
-        simulated::sleep_until(clock::now().after(self.network.delay())).await;
+        simulated::sleep_until(clock::now().after(self.network().delay())).await;
         let pushes: Arc<dyn Sink> = Arc::new(Pushes { wire: self.clone(), generation, to: sink.clone() });
         let subscribed = self.server().store.clone().subscribe(Topic::Inbox(inbox), Arc::downgrade(&pushes));
         let told = sink.clone();
@@ -375,7 +285,7 @@ impl Store for Link {
             let Link(wire) = self;
             let sent = clock::now();
             if sent < wire.refused_until() {
-                simulated::sleep_until(sent.after(wire.network.delay()).min(limit)).await;
+                simulated::sleep_until(sent.after(wire.network().delay()).min(limit)).await;
                 let error = Error::new(Kind::Unavailable, "acquire", "the simulated server refuses connections");
                 return Answered { sent, outcome: Outcome::NotSent(error) };
             }

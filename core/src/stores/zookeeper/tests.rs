@@ -1,1 +1,0 @@
-//! The adapter against real servers.
