@@ -13,6 +13,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use lockwright_machines::stores::zookeeper::layouts::recipe::{BESIDE, GATES, SEMAPHORE, attempt_of};
 use smallvec::{SmallVec, smallvec};
@@ -21,7 +22,7 @@ use tokio::sync::{Notify, oneshot};
 use super::config::Config;
 use super::greeting::Session;
 use super::layouts::{CHILDREN, WATCH};
-use super::session::Pace;
+use super::session::{Heard, Pace};
 use super::wire::{self, HEARTBEAT, Head, News, Node, Opcode, Reader, Watched, code};
 use crate::error::{Error, Result};
 use crate::platform::clock;
@@ -53,6 +54,8 @@ struct State {
     crowds: HashMap<Arc<str>, Crowd>,
     numbers: u64,
     session: Option<Session>,
+    /// What the leader heard of it.
+    heard: Heard,
     /// The last transaction that a server told of.
     seen: i64,
     /// What the server is to tell.
@@ -91,6 +94,8 @@ type Place = (u64, usize);
 struct Sent {
     xid: i32,
     at: Time,
+    /// As of when the session is proven alive if a majority answers this.
+    proves: Time,
     opcode: Opcode,
     path: Arc<str>,
     /// Whom the answer is for.
@@ -212,6 +217,7 @@ impl Broker {
         let mut state = locked(&self.state);
         let is_new = state.session.is_none();
         state.session = Some(session);
+        state.heard = Heard::from(sent);
         drop(state);
         if is_new {
             self.lives(sent);
@@ -254,22 +260,25 @@ impl Broker {
         (state.seen, portions)
     }
 
-    /// Writes all that was asked for into `out`, the first request as the one behind `xid`, as if it left now; until
-    /// when the session has been proven alive, if that is all answered.
+    /// Writes all that was asked for into `out`, the first request as the one behind `xid`, as if it left now; as of
+    /// when the session is proven alive, if a majority answers any of it.
     pub(super) fn send(&self, out: &mut Vec<u8>, xid: &mut i32) -> Option<Time> {
         let mut state = locked(&self.state);
         let now = clock::now();
-        let mut proves = None;
+        let heard = state.heard.by(now, self.pace);
+        let timeout = state.session.as_ref().map_or(Duration::ZERO, |session| session.timeout);
+        let proves = self.pace.proves(now, heard, timeout);
+        let mut is_of_majority = false;
         let mut send = |state: &mut State, opcode, request: &Request, places| {
             wire::request(out, *xid, opcode, request, &self.config.acl);
-            state.sent.push_back(Sent { xid: *xid, at: now, opcode, path: request.key.clone(), places });
+            state.sent.push_back(Sent { xid: *xid, at: now, proves, opcode, path: request.key.clone(), places });
             *xid = xid.checked_add(1).unwrap_or(1);
         };
         let mut listings: Vec<(Request, SmallVec<[Place; 1]>)> = Vec::new();
         while let Some(Write { number, requests, opcodes, caller }) = state.queue.pop_front() {
             for (index, (request, opcode)) in requests.iter().zip(opcodes).enumerate() {
                 let place = (number, index);
-                proves = if opcode.is_of_majority(0) { Some(now) } else { proves };
+                is_of_majority |= opcode.is_of_majority(0);
                 if opcode != LISTING {
                     send(&mut state, opcode, request, smallvec![place]);
                 } else if let Some(crowd) = state.crowds.get_mut(&request.key) {
@@ -290,7 +299,7 @@ impl Broker {
             }
         }
         listings.into_iter().for_each(|(request, places)| send(&mut state, LISTING, &request, places));
-        proves
+        is_of_majority.then_some(proves)
     }
 
     /// Has the session proven alive with the next write.
@@ -322,7 +331,8 @@ impl Broker {
         let session = state.session.as_ref().map_or(0, |session| session.id);
         state.seen = state.seen.max(head.zxid);
         let first = state.sent.pop_front().filter(|sent| sent.xid == head.xid).ok_or_else(wire::garbled)?;
-        let Sent { at, opcode, path, places, .. } = first;
+        let Sent { at, proves, opcode, path, places, .. } = first;
+        state.heard.answered(at, clock::now(), self.pace);
         let reply = wire::reply(opcode, session, head.error, from)?;
         let made = match &reply {
             Reply::List(parts) => match parts.get(1) {
@@ -348,7 +358,7 @@ impl Broker {
             self.heard(News::Deleted(path.to_string()));
         }
         if opcode.is_of_majority(head.error) {
-            self.lives(at);
+            self.lives(proves);
         }
         for Partly { caller, sent, replies, .. } in whole {
             // Whoever asked may be gone.
@@ -360,9 +370,14 @@ impl Broker {
         }
     }
 
-    /// A majority answered what was sent at `sent`.
-    fn lives(&self, sent: Time) {
-        let until = self.pace.lives_until(sent);
+    /// The server answered a ping that was sent at `sent`.
+    pub(super) fn pinged(&self, sent: Time) {
+        locked(&self.state).heard.answered(sent, clock::now(), self.pace);
+    }
+
+    /// A majority answered what proves the session alive as of `proven`.
+    fn lives(&self, proven: Time) {
+        let until = self.pace.lives_until(proven);
         let mut state = locked(&self.state);
         if self.pace.is_told(state.told, until) {
             return;

@@ -157,6 +157,8 @@ struct Connection<'a> {
     /// When something left last, and what would prove the session alive.
     said: Time,
     proven: Time,
+    /// When the last was sent that proves it.
+    beat: Time,
     /// When it was looked last whether its nodes are watched.
     looked: Time,
     pinged: Option<Time>,
@@ -203,6 +205,7 @@ impl<'a> Connection<'a> {
             xid: 1,
             said: sent,
             proven: Time::ZERO,
+            beat: Time::ZERO,
             looked: sent,
             pinged: None,
             timeout,
@@ -303,7 +306,7 @@ impl<'a> Connection<'a> {
             self.heartbeat_if_due(now);
             let already = self.out.len();
             if let Some(proves) = self.broker.send(&mut self.out, &mut self.xid) {
-                self.proven = proves;
+                (self.proven, self.beat) = (proves, now);
             }
             if self.out.len() > already {
                 self.said = now;
@@ -333,9 +336,14 @@ impl<'a> Connection<'a> {
 
     fn next_heartbeat(&self) -> Time {
         match self.broker.keeps_something() {
-            true => self.proven.min(self.looked).after(self.broker.pace.heartbeat()),
+            true => self.due_heartbeat().min(self.looked.after(self.broker.pace.heartbeat())),
             false => self.said.after(self.timeout / 3),
         }
+    }
+
+    /// When what is kept is to be proven to last.
+    fn due_heartbeat(&self) -> Time {
+        self.broker.pace.next_heartbeat(self.proven, self.beat)
     }
 
     fn heartbeat_if_due(&mut self, now: Time) {
@@ -348,7 +356,7 @@ impl<'a> Connection<'a> {
                 self.broker.watch_own();
                 self.looked = now;
             }
-            if now >= self.proven.after(interval) {
+            if now >= self.due_heartbeat() {
                 self.broker.heartbeat();
             }
         } else if self.pinged.is_none() {
@@ -404,7 +412,7 @@ impl<'a> Connection<'a> {
             let head = Head::read(&mut from)?;
             match head.xid {
                 wire::NOTIFICATION => self.broker.heard(wire::news(&mut from)?),
-                wire::PING => self.pinged = None,
+                wire::PING => self.pinged.take().into_iter().for_each(|sent| self.broker.pinged(sent)),
                 wire::AUTH | wire::SET_WATCHES => {}
                 _ => self.broker.answered(head, &mut from)?,
             }

@@ -13,7 +13,12 @@
 //! server that ends takes the last of that with it: then the leader counts from a heartbeat earlier and half a tick
 //! before. So the timeout is longer than the ttl by as much. A leader that others have replaced may answer for a
 //! while, but nothing that takes a majority; so nothing else proves that a session is alive.
+//!
+//! A heartbeat may be late, as where the machine was suspended. Then a majority may answer it just before the leader,
+//! who has yet to hear of it, ends the session. So what is answered proves the session alive for no longer than the
+//! ensemble keeps one without a word, counted from what the leader had certainly [heard](Heard) of by then.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::config::Config;
@@ -75,9 +80,27 @@ impl Pace {
         Err(Error::unsupported("connect", message))
     }
 
-    /// Until when the session certainly lives, if a majority answered what was sent at `sent`.
-    pub(super) fn lives_until(self, sent: Time) -> Time {
-        sent.after(self.ttl).before(margin(self.ttl))
+    /// As of when the session is proven alive by what a majority answers that is sent at `sent`, if the leader has heard
+    /// of what was sent at `heard` by then: earlier than it is sent where that proves less than a ttl.
+    pub(super) fn proves(self, sent: Time, heard: Time, timeout: Duration) -> Time {
+        sent.min(heard.after(timeout.saturating_sub(self.ttl)))
+    }
+
+    /// Until when the session certainly lives that is proven alive as of `proven`.
+    pub(super) fn lives_until(self, proven: Time) -> Time {
+        proven.after(self.ttl).before(margin(self.ttl))
+    }
+
+    /// How long it takes at most until the leader hears of what a server was asked: half a tick, and what their own
+    /// messages may take.
+    fn hears_within(self) -> Duration {
+        self.tick / 2 + self.tick / 8
+    }
+
+    /// When the session is to be proven alive again which is so as of `proven`, by what was sent last at `beat`: the
+    /// leader has to have heard of that first.
+    pub(super) fn next_heartbeat(self, proven: Time, beat: Time) -> Time {
+        proven.after(self.heartbeat()).max(beat.after(self.hears_within() * 9 / 8))
     }
 
     /// Whether whoever knows that it lives until `told` need not be told of `until`.
@@ -86,9 +109,76 @@ impl Pace {
     }
 }
 
+/// What was asked on one connection, as far as it says of what the leader certainly heard.
+#[derive(Debug, Default)]
+pub(super) struct Heard(VecDeque<Answered>);
+
+#[derive(Clone, Copy, Debug)]
+struct Answered {
+    sent: Time,
+    at: Time,
+}
+
+impl Heard {
+    /// The leader itself let the session begin, or go on, at a server that was greeted at `sent`.
+    pub(super) fn from(sent: Time) -> Self {
+        Heard(VecDeque::from([Answered { sent, at: Time::ZERO }]))
+    }
+
+    /// The server answered now what was sent at `sent`: it had it before. Of many at a time one is noted.
+    pub(super) fn answered(&mut self, sent: Time, now: Time, pace: Pace) {
+        if self.0.back().is_none_or(|last| now >= last.at.after(pace.hears_within() / 8)) {
+            self.0.push_back(Answered { sent, at: now });
+        }
+    }
+
+    /// When the last was sent of which the leader has heard before anything arrives there that is sent now.
+    pub(super) fn by(&mut self, now: Time, pace: Pace) -> Time {
+        let has_heard = |answered: &&Answered| answered.at.after(pace.hears_within()) <= now;
+        while self.0.get(1).as_ref().is_some_and(has_heard) {
+            self.0.pop_front();
+        }
+        self.0.front().map_or(Time::ZERO, |answered| answered.sent)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// So many milliseconds after the clock's start.
+    fn at(millis: u64) -> Time {
+        Time::ZERO.after(Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn a_late_heartbeat_proves_a_session_alive_for_no_longer_than_the_leader_keeps_one_without_a_word() {
+        let pace = Pace { ttl: Duration::from_secs(3), tick: Duration::from_millis(200) };
+        let (timeout, margin) = (pace.wanted(), margin(pace.ttl));
+        let mut heard = Heard::from(at(1000));
+        let lives = |heard: &mut Heard, now| {
+            let proven = pace.proves(at(now), heard.by(at(now), pace), timeout);
+            pace.lives_until(proven).after(margin)
+        };
+        assert_eq!(lives(&mut heard, 1500), at(4500), "what is asked in time lasts for the ttl");
+        heard.answered(at(1500), at(1501), pace);
+        assert_eq!(lives(&mut heard, 4800), at(5350), "the leader may not have heard of what is only sent now");
+        heard.answered(at(4800), at(4801), pace);
+        assert_eq!(lives(&mut heard, 4900), at(5350), "nor half a tick later");
+        assert_eq!(lives(&mut heard, 4930), at(7930), "it has after that");
+    }
+
+    #[test]
+    fn of_many_answers_at_a_time_few_are_noted() {
+        let pace = Pace { ttl: Duration::from_secs(3), tick: Duration::from_millis(200) };
+        let mut heard = Heard::from(at(1));
+        for millis in 0..100_000 {
+            heard.answered(at(millis), at(millis), pace);
+            heard.by(at(millis), pace);
+        }
+        assert!(heard.0.len() <= 10, "{}", heard.0.len());
+        assert!(heard.by(at(100_000), pace) > at(100_000 - 200), "{heard:?}");
+    }
 
     #[test]
     fn the_longest_session_of_a_server_as_it_comes_is_long_enough_for_the_default_ttl() {
