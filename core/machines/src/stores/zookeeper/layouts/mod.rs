@@ -331,12 +331,26 @@ fn refused(doing: impl Into<Doing>, code: &str, message: &str) -> Error {
     Error::new(kind, doing.0, format!("ZooKeeper answered {code} ({message}): {advice}"))
 }
 
-/// Why the lock's directory is still missing after its containers were asked for.
+/// Why the lock's directory is still missing after its containers were asked for. One in another is missing, too, where
+/// the server removed that between the two.
 fn unmade(containers: &[Reply]) -> Error {
     let refusal = containers.iter().find_map(|reply| match reply {
-        Reply::Error { code, message } if code != "NodeExists" => Some(refused(Op::Acquire, code, message)),
+        Reply::Error { code, .. } if code == "NodeExists" || code == "NoNode" => None,
+        Reply::Error { code, message } => Some(refused(Op::Acquire, code, message)),
         _ => None,
     });
     let vanishing = "the lock's directory vanishes as soon as it is made; try again";
     refusal.unwrap_or_else(|| Error::new(Kind::Unavailable, "acquire", vanishing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_removed_while_one_is_made_in_it_is_asked_for_again() {
+        let answers = |codes: [&str; 2]| codes.map(|code| Reply::Error { code: code.into(), message: String::new() });
+        assert_eq!(unmade(&answers(["NodeExists", "NoNode"])).kind(), Kind::Unavailable);
+        assert_eq!(unmade(&answers(["NodeExists", "NoAuth"])).kind(), Kind::Auth);
+    }
 }
