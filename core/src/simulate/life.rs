@@ -62,11 +62,6 @@ pub(super) fn latch(client: &Client) -> Latch {
     client.latch("latch", COUNT).build().expect("a latch")
 }
 
-/// How long an acquisition with that time limit may take: who only tries waits for an answer to each of its `asks`.
-fn most(timeout: Option<Duration>, asks: u32) -> Duration {
-    timeout.map_or(Duration::MAX, |timeout| if timeout.is_zero() { asks * STORE_TIMEOUT } else { timeout })
-}
-
 /// One of a client's tasks.
 struct Task {
     world: Arc<World>,
@@ -99,6 +94,15 @@ impl Task {
         }
     }
 
+    fn patience(&self) -> Duration {
+        self.world.setup.patience()
+    }
+
+    /// How long an acquisition with that time limit may take: who only tries waits for an answer to each of its `asks`.
+    fn most(&self, timeout: Option<Duration>, asks: u32) -> Duration {
+        timeout.map_or(Duration::MAX, |timeout| if timeout.is_zero() { asks * self.patience() } else { timeout })
+    }
+
     /// The outcome of what may be given up, and takes no longer than `most`; `None` where it was given up.
     async fn patiently<T>(&self, what: &str, most: Duration, work: impl Future<Output = T>) -> Option<T> {
         let patience = if self.world.chance(150) { self.world.span(1000) } else { Duration::MAX };
@@ -123,7 +127,7 @@ impl Task {
 
     /// Something beside the locks.
     async fn ask(&self) {
-        let most = self.world.setup.patience();
+        let most = self.patience();
         let asked = match self.world.below(3) {
             0 => self.patiently("list", most, self.client.list()).await.map(|told| told.map(drop)),
             1 => {
@@ -139,7 +143,7 @@ impl Task {
     }
 
     async fn count_down(&self) {
-        let most = self.world.setup.patience();
+        let most = self.patience();
         let counted = self.patiently("count", most, async { latch(&self.client).count_down().await }).await;
         let is_known = matches!(counted, Some(Ok(_)));
         self.world.counts[usize::from(!is_known)].fetch_add(1, Ordering::Relaxed);
@@ -153,7 +157,7 @@ impl Task {
         let limit = self.world.span(5000);
         self.world.note(format!("client {} waits at the barrier for {limit:?}", self.who));
         // Whether it passed is known before it goes.
-        match self.patiently("meet", limit + STORE_TIMEOUT, barrier.wait_within(Some(limit))).await {
+        match self.patiently("meet", limit + self.patience(), barrier.wait_within(Some(limit))).await {
             Some(Ok(Some(Arrival { index, generation }))) => {
                 assert!(index < PARTIES, "{index} is the place of none");
                 let is_new = locked(&self.world.passages).insert((generation, index));
@@ -205,7 +209,7 @@ impl Task {
         };
         let lock = lock.build().expect("a lock");
         self.world.note(format!("client {} asks for {units} of {} within {timeout:?}", self.who, lock.name()));
-        match self.patiently("acquire", most(timeout, 1), lock.acquire_within(timeout)).await {
+        match self.patiently("acquire", self.most(timeout, 1), lock.acquire_within(timeout)).await {
             Some(Ok(guard)) => {
                 let belief = self.has(name, units, &guard, false);
                 if owner.is_some() && self.world.chance(500) {
@@ -231,7 +235,8 @@ impl Task {
 
     async fn resume(&self) {
         let Some((name, secret)) = locked(&self.world.secrets).pop_front() else { return };
-        let resumed = self.patiently("resume", STORE_TIMEOUT, self.client.resume_with(&secret, &self.options())).await;
+        let resumed =
+            self.patiently("resume", self.patience(), self.client.resume_with(&secret, &self.options())).await;
         match resumed {
             Some(Ok(guard)) => {
                 let belief = self.has(name, 1, &guard, true);
@@ -247,7 +252,7 @@ impl Task {
         let options = AcquireOptions { ttl: Duration::from_secs(1), ..AcquireOptions::default() };
         let both = self.client.multi_lock_with(["b", "a"], &options).expect("a lock");
         let timeout = self.timeout();
-        match self.patiently("both", most(timeout, 2), both.acquire_within(timeout)).await {
+        match self.patiently("both", self.most(timeout, 2), both.acquire_within(timeout)).await {
             Some(Ok(guards)) => {
                 let guards = guards.into_guards();
                 let beliefs: Vec<_> =
@@ -255,7 +260,7 @@ impl Task {
                 sleep(self.world.span(300)).await;
                 beliefs.iter().for_each(|belief| self.world.forget(belief));
                 let all = MultiGuard::of(guards);
-                if let Some(Err(error)) = self.patiently("release all", 2 * STORE_TIMEOUT, all.release()).await {
+                if let Some(Err(error)) = self.patiently("release all", 2 * self.patience(), all.release()).await {
                     self.expect(&error, &[]);
                 }
             }
@@ -267,7 +272,7 @@ impl Task {
     async fn acquire_any(&self) {
         let striped = self.client.striped_with("e", SEGMENTS, &self.options()).expect("segments");
         let timeout = self.timeout();
-        match self.patiently("any", most(timeout, 2), striped.any_within(timeout)).await {
+        match self.patiently("any", self.most(timeout, 2), striped.any_within(timeout)).await {
             Some(Ok(Some(segment))) => {
                 let name = 4 + segment.index();
                 let guard = segment.into_guard();
@@ -304,7 +309,7 @@ impl Task {
     }
 
     async fn extend(&self, guard: &Guard) {
-        let extended = self.patiently("extend", STORE_TIMEOUT, guard.extend(Duration::from_secs(1))).await;
+        let extended = self.patiently("extend", self.patience(), guard.extend(Duration::from_secs(1))).await;
         if let Some(Err(error)) = extended {
             self.expect(&error, &[Kind::Lost, Kind::Unavailable]);
         }
@@ -315,9 +320,9 @@ impl Task {
     async fn change(&self, guard: &Guard, belief: &Belief) {
         let writes = belief.units.swap(1, Ordering::Relaxed) == 1;
         let changed = match writes {
-            true => self.patiently("upgrade", STORE_TIMEOUT, guard.try_upgrade()).await,
+            true => self.patiently("upgrade", self.patience(), guard.try_upgrade()).await,
             false => {
-                self.patiently("downgrade", STORE_TIMEOUT, async { guard.downgrade().await.map(|()| false) }).await
+                self.patiently("downgrade", self.patience(), async { guard.downgrade().await.map(|()| false) }).await
             }
         };
         match changed {
@@ -334,7 +339,7 @@ impl Task {
     async fn export(&self, guard: &mut Guard, belief: &Arc<Belief>) {
         self.world.forget(belief);
         let ttl = Duration::from_millis(100 + self.world.below(1000));
-        match self.patiently("export", STORE_TIMEOUT, guard.export(ttl)).await {
+        match self.patiently("export", self.patience(), guard.export(ttl)).await {
             Some(Ok(secret)) => {
                 self.world.note(format!("client {} exported {}", self.who, NAMES[belief.name].0));
                 locked(&self.world.secrets).push_back((belief.name, secret.into_string()));
@@ -356,7 +361,7 @@ impl Task {
             drop(guard);
             return;
         }
-        let released = self.patiently("release", STORE_TIMEOUT, guard.release()).await;
+        let released = self.patiently("release", self.patience(), guard.release()).await;
         self.world.note(format!("client {} released {}: {released:?}", self.who, NAMES[belief.name].0));
         match released {
             Some(Ok(ReleaseOutcome::Released)) if is_kept => {

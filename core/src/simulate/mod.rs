@@ -93,8 +93,7 @@ impl Setup {
         if self == Setup::ZooKeeper { LATER } else { SOON }
     }
 
-    /// For how long the store may be asked in vain by whoever asks beside the locks. On ZooKeeper that is one thing
-    /// after the other.
+    /// For how long the store may be asked in vain. On ZooKeeper that is one thing after the other.
     fn patience(self) -> Duration {
         life::STORE_TIMEOUT * if self == Setup::ZooKeeper { 4 } else { 1 }
     }
