@@ -38,6 +38,8 @@ const ZOOKEEPER_RUNS: u64 = 40;
 const BAD: Duration = Duration::from_secs(20);
 /// Then everybody stops, and goes home within this.
 const ENDS: Duration = Duration::from_secs(60);
+/// How a lock is handed over then: in order or not, and whether all connections break meanwhile.
+const ROUNDS: [(bool, bool); 3] = [(false, false), (true, false), (false, true)];
 /// How long a request may take in the end, when all is well.
 const SOON: Duration = Duration::from_millis(20);
 /// How long it may take to have from a quorum what was given back, as whoever waits there asks again now and then; and
@@ -108,6 +110,31 @@ impl Setup {
 enum Place {
     Servers(Arc<Servers>),
     ZooKeeper(Arc<Ensemble>),
+}
+
+impl Place {
+    fn address(&self) -> String {
+        match self {
+            Place::Servers(servers) => servers.address(),
+            Place::ZooKeeper(_) => Ensemble::address(LONGEST_TTL),
+        }
+    }
+
+    /// Something goes wrong.
+    fn fail(&self) {
+        match self {
+            Place::Servers(servers) => servers.fail(),
+            Place::ZooKeeper(ensemble) => ensemble.fail(),
+        }
+    }
+
+    /// All connections break.
+    fn cut(&self) {
+        match self {
+            Place::Servers(servers) => servers.cut(),
+            Place::ZooKeeper(ensemble) => ensemble.cut(),
+        }
+    }
 }
 
 /// Somebody has a guard.
@@ -234,20 +261,13 @@ impl World {
                 self.check();
             } else {
                 self.note("connections break");
-                match &self.place {
-                    Place::Servers(servers) => servers.fail(),
-                    Place::ZooKeeper(ensemble) => ensemble.fail(),
-                }
+                self.place.fail();
             }
         }
     }
 
     fn open(&self) -> Client {
-        let address = match &self.place {
-            Place::Servers(servers) => servers.address(),
-            Place::ZooKeeper(_) => Ensemble::address(LONGEST_TTL),
-        };
-        Client::open(Some(&address), ConnectOptions::default()).expect("a client")
+        Client::open(Some(&self.place.address()), ConnectOptions::default()).expect("a client")
     }
 
     /// Each gets at once what is free.
@@ -264,21 +284,27 @@ impl World {
         }
     }
 
-    /// Each hands a lock to each of the others, in order or not, as soon as it is given back.
+    /// Each hands a lock to each of the others, in order or not, as soon as it is given back, also where all connections
+    /// broke meanwhile.
     async fn hand_over(&self, clients: &[Client]) {
-        let (rounds, soon) = if self.setup.is_quorum() { (1, LATER) } else { (2, self.setup.soon()) };
-        for round in 0..rounds {
+        let soon = if self.setup.is_quorum() { LATER } else { self.setup.soon() };
+        let rounds: &[_] = if self.setup.is_quorum() { &[(false, false)] } else { &ROUNDS };
+        for (is_fair, breaks) in rounds {
             let pairs = clients.iter().flat_map(|from| clients.iter().map(move |to| (from, to)));
             for (from, to) in pairs {
                 let lock = |client: &Client| {
                     let builder = client.lock("a");
-                    if round == 1 { builder.fair() } else { builder }.build().expect("a lock")
+                    if *is_fair { builder.fair() } else { builder }.build().expect("a lock")
                 };
                 let held =
                     timeout(self.setup.soon(), lock(from).acquire()).await.expect("it is free").expect("a guard");
                 let (to, waits) = (lock(to), tokio::time::Instant::now());
                 let next = tokio::spawn(async move { to.acquire().await });
                 sleep(Duration::from_secs(1)).await;
+                if *breaks {
+                    self.place.cut();
+                    sleep(Duration::from_secs(1)).await;
+                }
                 assert_eq!(held.release().await.expect("an answer"), ReleaseOutcome::Released);
                 let next = timeout(soon, next).await;
                 assert!(next.is_ok(), "it was not handed over, {:?} after it was asked for", waits.elapsed());

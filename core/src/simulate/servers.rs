@@ -155,6 +155,12 @@ impl Servers {
         }
     }
 
+    /// All connections break.
+    pub(super) fn cut(&self) {
+        let wires = locked(&self.wires);
+        wires.iter().filter_map(Weak::upgrade).for_each(|wire| wire.break_off(Duration::ZERO));
+    }
+
     /// The connections of one of its clients to a server break, of which that learns sooner or later; or those of all
     /// clients to a node, which is restarted.
     pub(super) fn fail(&self) {

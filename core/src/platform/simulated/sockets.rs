@@ -155,15 +155,23 @@ impl Sockets {
         locked(&self.state).refuse_until.insert(server, clock::now().after(span));
     }
 
-    /// The connections to that server break, or one of those to all.
+    /// The connections to that server, or to all, break.
     pub(crate) fn cut(&self, server: Option<usize>) {
+        let is_there = |line: &&Arc<Line>| server.is_none_or(|server| server == line.server);
+        self.lines().iter().filter(is_there).for_each(Line::cut);
+    }
+
+    /// One of them does.
+    pub(crate) fn cut_one(&self) {
+        let lines = self.lines();
+        let one = self.network.below(lines.len().max(1) as u64).as_nanos() as usize;
+        lines.get(one).into_iter().for_each(Line::cut);
+    }
+
+    fn lines(&self) -> Vec<Arc<Line>> {
         let mut lines: Vec<_> = locked(&self.state).lines.values().cloned().collect();
-        lines.retain(|line| !locked(&line.state).is_known && server.is_none_or(|server| server == line.server));
-        if server.is_none() && !lines.is_empty() {
-            let one = self.network.below(lines.len() as u64).as_nanos() as usize;
-            lines = vec![lines.swap_remove(one)];
-        }
-        lines.iter().for_each(Line::cut);
+        lines.retain(|line| !locked(&line.state).is_known);
+        lines
     }
 }
 
@@ -185,10 +193,10 @@ impl Line {
         self.network.say(due, if to == TO_SERVER { At::Server } else { At::Client }, event);
     }
 
-    /// Nothing arrives any more, and each side finds out some time, or at once.
+    /// Nothing arrives any more. Each side finds that out at once, or, where things go wrong, some time.
     fn cut(self: &Arc<Self>) {
         locked(&self.state).is_cut = true;
-        let span = if self.network.chance(500) { 20 * MS } else { 10 * SECOND };
+        let span = if self.network.chance(500) { 10 * SECOND } else { 20 * MS };
         for to in [TO_SERVER, TO_CLIENT] {
             let line = self.clone();
             let found = self.network.below(span);

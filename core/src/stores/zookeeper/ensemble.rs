@@ -817,18 +817,33 @@ impl Ensemble {
         }
     }
 
-    /// Something goes wrong: connections break, a server is restarted or lets nobody in, or another one leads.
+    /// A server hears nothing of the leader, and the leader nothing of it, for a while.
+    fn part(&self, member: usize) {
+        let until = clock::now().after(self.network.below(6_000_000_000));
+        for last in &mut locked(&self.state).members[member].last {
+            *last = until.max(*last);
+        }
+    }
+
+    /// Something goes wrong: connections break, a server is restarted, cut off from the others or lets nobody in, or
+    /// another one leads.
     pub(crate) fn fail(self: &Arc<Self>) {
         let member = self.network.below(MEMBERS as u64).as_nanos() as usize;
-        match self.network.below(10).as_nanos() {
+        match self.network.below(12).as_nanos() {
             0 => self.restart(None),
             1 | 2 => self.restart(Some(member)),
             3 => {
                 self.sockets().refuse(member, self.network.below(4_000_000_000));
                 self.sockets().cut(Some(member));
             }
-            _ => self.sockets().cut(None),
+            4 | 5 => self.part(member),
+            _ => self.sockets().cut_one(),
         }
+    }
+
+    /// All connections break.
+    pub(crate) fn cut(&self) {
+        self.sockets().cut(None);
     }
 }
 
