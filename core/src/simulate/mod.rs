@@ -284,8 +284,8 @@ impl World {
         }
     }
 
-    /// Each hands a lock to each of the others, in order or not, as soon as it is given back, also where all connections
-    /// broke meanwhile.
+    /// Each hands a lock to each of the others, in order or not, as soon as it is given back, also where all
+    /// connections broke meanwhile.
     async fn hand_over(&self, clients: &[Client]) {
         let soon = if self.setup.is_quorum() { LATER } else { self.setup.soon() };
         let rounds: &[_] = if self.setup.is_quorum() { &[(false, false)] } else { &ROUNDS };

@@ -276,7 +276,8 @@ impl Broker {
         };
         let mut listings: Vec<(Request, SmallVec<[Place; 1]>)> = Vec::new();
         while let Some(Write { number, requests, opcodes, caller }) = state.queue.pop_front() {
-            // A task that was dropped does not want it done: if the session ended meanwhile, nobody expects anything of it.
+            // A task that was dropped does not want it done: if the session ended meanwhile, nobody expects anything of
+            // it in the next one.
             if caller.as_ref().is_some_and(oneshot::Sender::is_closed) {
                 continue;
             }

@@ -80,8 +80,8 @@ impl Pace {
         Err(Error::unsupported("connect", message))
     }
 
-    /// As of when the session is proven alive by what a majority answers that is sent at `sent`, if the leader has heard
-    /// of what was sent at `heard` by then: earlier than it is sent where that proves less than a ttl.
+    /// As of when the session is proven alive by what a majority answers that is sent at `sent`, if the leader has
+    /// heard of what was sent at `heard` by then: earlier than it is sent where that proves less than a ttl.
     pub(super) fn proves(self, sent: Time, heard: Time, timeout: Duration) -> Time {
         sent.min(heard.after(timeout.saturating_sub(self.ttl)))
     }
