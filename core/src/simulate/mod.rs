@@ -42,8 +42,7 @@ const ENDS: Duration = Duration::from_secs(60);
 const ROUNDS: [(bool, bool); 3] = [(false, false), (true, false), (false, true)];
 /// How long a request may take in the end, when all is well.
 const SOON: Duration = Duration::from_millis(20);
-/// How long it may take to have from a quorum what was given back, as whoever waits there asks again now and then; and
-/// from servers that take several steps.
+/// How long it may take to have from a quorum what was given back: whoever waits there asks again now and then.
 const LATER: Duration = Duration::from_millis(200);
 /// The longest lease.
 const LONGEST_TTL: Duration = Duration::from_secs(3);
@@ -92,7 +91,8 @@ impl Setup {
 
     /// How long it may take in the end, when all is well, to have what is free.
     fn soon(self) -> Duration {
-        if self == Setup::ZooKeeper { LATER } else { SOON }
+        // There it takes several steps.
+        SOON * if self == Setup::ZooKeeper { 5 } else { 1 }
     }
 
     /// For how long the store may be asked in vain. On ZooKeeper that is one thing after the other.
