@@ -11,7 +11,7 @@
 //! names, one listing is on its way at a time. Without that, ten thousand who come to one lock would have the server
 //! send a hundred million names.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -49,9 +49,9 @@ struct State {
     /// What left and has no answer yet, in the order in which it left.
     sent: VecDeque<Sent>,
     /// Of which writes that was, by their numbers.
-    writes: HashMap<u64, Partly>,
+    writes: BTreeMap<u64, Partly>,
     /// Directories with very many names.
-    crowds: HashMap<Arc<str>, Crowd>,
+    crowds: BTreeMap<Arc<str>, Crowd>,
     numbers: u64,
     session: Option<Session>,
     /// What the leader heard of it.
@@ -59,9 +59,9 @@ struct State {
     /// The last transaction that a server told of.
     seen: i64,
     /// What the server is to tell.
-    watches: HashSet<Watched>,
+    watches: BTreeSet<Watched>,
     /// Nodes that this session keeps.
-    own: HashSet<Arc<str>>,
+    own: BTreeSet<Arc<str>>,
     /// There may be more of them.
     may_own_more: bool,
     sinks: Vec<Weak<dyn Sink>>,

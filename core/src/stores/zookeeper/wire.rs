@@ -383,7 +383,7 @@ pub(super) fn set_watches(out: &mut Vec<u8>, seen: i64, watched: &[Watched]) {
 }
 
 /// What the server is to tell.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Watched {
     /// The end of a node, and other data.
     Node(Arc<str>),
