@@ -831,19 +831,24 @@ impl Engine {
     /// # Errors
     /// What the store or the connection said.
     pub(crate) async fn inquire_by<T>(&self, road: Road, inquiry: Inquiry<'_, T>) -> Result<T> {
-        self.inquire_at(road, inquiry).await.map(|(_, answer)| answer)
+        self.inquire_at(road, inquiry, None).await.map(|(_, answer)| answer)
     }
 
-    /// The same, with the time at which what was answered last was sent.
+    /// The same, with the time at which what was answered last was sent, and nothing waits any more at `latest`.
     ///
     /// # Errors
     /// As there.
-    pub(crate) async fn inquire_at<T>(&self, road: Road, mut inquiry: Inquiry<'_, T>) -> Result<(Time, T)> {
+    pub(crate) async fn inquire_at<T>(
+        &self,
+        road: Road,
+        mut inquiry: Inquiry<'_, T>,
+        latest: Option<Time>,
+    ) -> Result<(Time, T)> {
         let mut sent = clock::now();
         loop {
             match inquiry {
                 Inquiry::Ask(requests, next) => {
-                    let answered = self.ask_until_answered(road, &requests).await?;
+                    let answered = self.ask_until_answered(road, &requests, latest).await?;
                     sent = answered.0;
                     inquiry = next(&answered.1);
                 }
@@ -852,8 +857,18 @@ impl Engine {
         }
     }
 
-    async fn ask_until_answered(&self, road: Road, requests: &Requests) -> Result<(Time, Vec<Reply>)> {
-        let give_up = clock::now().after(self.options.store_timeout);
+    /// Until when a store that is asked now may keep silent.
+    pub(crate) fn silent_until(&self) -> Time {
+        clock::now().after(self.options.store_timeout)
+    }
+
+    async fn ask_until_answered(
+        &self,
+        road: Road,
+        requests: &Requests,
+        latest: Option<Time>,
+    ) -> Result<(Time, Vec<Reply>)> {
+        let give_up = latest.map_or(self.silent_until(), |latest| latest.min(self.silent_until()));
         let mut told = None;
         loop {
             let limit = self.limit(clock::now(), None).min(give_up);

@@ -134,15 +134,17 @@ impl<F: Face> Latch<F> {
         let question = question(&engine);
         let asked = async {
             let question = question?;
+            let (mut latest, silent_until) = (None, engine.silent_until());
             // What came too late says what time it is at the store, so that the next one does not, unless the clock
-            // runs unevenly.
+            // runs unevenly. It is no answer: who asks again has no more time for that.
             for _ in 0..3 {
                 let asked = self.gate.layout().question(self.gate.key().clone(), question);
                 let asked = asked.ok_or_else(|| Error::unsupported("latch", "this layout has no latches"))?;
-                match engine.inquire_at(road, asked).await? {
+                match engine.inquire_at(road, asked, latest).await? {
                     (sent, Answer::Late(at)) => engine.store.learn(sent, at),
                     (_, answer) => return Ok(answer),
                 }
+                latest = Some(silent_until);
             }
             let late = "the store finds every request too late; see whether its clock runs evenly";
             Err(Error::new(Kind::Unavailable, "latch", late))

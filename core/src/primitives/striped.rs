@@ -208,9 +208,10 @@ impl<F: Face> Striped<F> {
 /// Which of some segments was had, by its place among them.
 type Place<F> = Option<(usize, Guard<F>)>;
 
-/// The first of what was granted; the rest is given back.
+/// The first of what was granted and is still held: one may be over by the time another one is answered. The rest is
+/// given back.
 fn first<F: Face>(granted: Taken<F>) -> Place<F> {
-    granted.into_iter().next()
+    granted.into_iter().find(|(_, guard)| guard.is_held())
 }
 
 impl Striped {
@@ -518,6 +519,7 @@ impl<F: Face> std::fmt::Debug for Segment<F> {
 mod tests {
     use super::*;
     use crate::options::ConnectOptions;
+    use crate::platform::simulated;
 
     #[test]
     fn who_has_no_time_left_does_not_wait_for_an_answer_once_more() {
@@ -528,6 +530,24 @@ mod tests {
         assert!(error.kind() == Kind::Timeout && error.to_string().contains("not ours within 7"), "{error}");
         assert_eq!(patience(&lock, Some(Duration::ZERO), over).unwrap(), Duration::ZERO, "who only tries does");
         assert_eq!(patience(&lock, None, None).unwrap(), PATIENCE);
+    }
+
+    #[test]
+    fn a_segment_whose_lease_was_over_before_another_was_answered_is_not_chosen() {
+        simulated::run(async {
+            let client = Client::<Async>::open(Some("memory://over-before"), ConnectOptions::default()).unwrap();
+            let unrenewed = AcquireOptions { renew: false, ..AcquireOptions::default() };
+            let of = async |name, ttl| {
+                let options = AcquireOptions { ttl, ..unrenewed.clone() };
+                client.lock(name).options(options).acquire().await.unwrap()
+            };
+            let (soon, later) = (Duration::from_secs(1), Duration::from_secs(3));
+            let granted = vec![(0, of("x#0", soon).await), (1, of("x#1", later).await)];
+            let over = vec![(0, of("x#2", soon).await)];
+            tokio::time::sleep(2 * soon).await;
+            assert_eq!(first(granted).map(|(place, _)| place), Some(1));
+            assert!(first(over).is_none());
+        });
     }
 
     #[test]

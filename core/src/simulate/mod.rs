@@ -1,6 +1,6 @@
-//! Whole clients, and a server, the nodes of a quorum, or an ensemble of ZooKeeper's, on a simulated network and clock,
-//! by seed: the driver with its tasks, timers and batches, and for ZooKeeper its session and its sockets, where the
-//! machines' own simulations have sessions alone.
+//! Whole clients, and a server, the nodes of a quorum, a Redis server, or an ensemble of ZooKeeper's, on a simulated
+//! network and clock, by seed: the driver with its tasks, timers and batches, and for Redis and ZooKeeper their
+//! connections, of bytes on sockets, where the machines' own simulations have sessions alone.
 //!
 //! Connections are refused, and break without a word; requests and pushes are late or lost; nodes are restarted, empty
 //! or not; the machine is suspended; tasks give up whatever they wait for; clients are closed, and new ones come. A
@@ -25,14 +25,17 @@ use crate::options::ConnectOptions;
 use crate::platform::mutex::locked;
 use crate::platform::simulated::network::Network;
 use crate::platform::simulated::random::{MS, Random};
+use crate::platform::simulated::sockets::BROKEN;
 use crate::platform::{clock, simulated};
+use crate::stores::redis::simulated::Server;
 use crate::stores::zookeeper::ensemble::Ensemble;
 use crate::time::Time;
 use servers::Servers;
 
-/// How many seeds are tried with one server, with nodes of a quorum, and with an ensemble of ZooKeeper's.
+/// How many seeds are tried with one server, with nodes of a quorum, with Redis, and with an ensemble of ZooKeeper's.
 const RUNS: u64 = 100;
 const QUORUM_RUNS: u64 = 50;
+const REDIS_RUNS: u64 = 40;
 const ZOOKEEPER_RUNS: u64 = 40;
 /// For so long things go wrong.
 const BAD: Duration = Duration::from_secs(20);
@@ -80,6 +83,8 @@ enum Setup {
     Server,
     /// Nodes of a quorum: fewer things can lie there, and nobody waits in order.
     Nodes(usize),
+    /// A Redis server, restarted with what it has.
+    Redis,
     /// An ensemble of ZooKeeper's, where what lies lasts as long as a client's session.
     ZooKeeper,
 }
@@ -102,13 +107,20 @@ impl Setup {
 
     /// Whether what is held has a lease of its own, which can be extended, passed on and kept for a while.
     fn have_leases(self) -> bool {
-        self == Setup::Server
+        matches!(self, Setup::Server | Setup::Redis)
+    }
+
+    /// After how long everything that went wrong is over, and each side of a connection that broke knows that.
+    fn settles(self) -> Duration {
+        let found = if self == Setup::Redis { BROKEN } else { Duration::ZERO };
+        found + Duration::from_secs(5)
     }
 }
 
 /// Where they find it.
 enum Place {
     Servers(Arc<Servers>),
+    Redis(Arc<Server>),
     ZooKeeper(Arc<Ensemble>),
 }
 
@@ -116,6 +128,7 @@ impl Place {
     fn address(&self) -> String {
         match self {
             Place::Servers(servers) => servers.address(),
+            Place::Redis(_) => Server::address(),
             Place::ZooKeeper(_) => Ensemble::address(LONGEST_TTL),
         }
     }
@@ -124,6 +137,7 @@ impl Place {
     fn fail(&self) {
         match self {
             Place::Servers(servers) => servers.fail(),
+            Place::Redis(server) => server.fail(),
             Place::ZooKeeper(ensemble) => ensemble.fail(),
         }
     }
@@ -132,6 +146,7 @@ impl Place {
     fn cut(&self) {
         match self {
             Place::Servers(servers) => servers.cut(),
+            Place::Redis(server) => server.cut(),
             Place::ZooKeeper(ensemble) => ensemble.cut(),
         }
     }
@@ -160,6 +175,7 @@ impl World {
             place: match setup {
                 Setup::Server => Place::Servers(Servers::new(&network, seed, 1)),
                 Setup::Nodes(count) => Place::Servers(Servers::new(&network, seed, count)),
+                Setup::Redis => Place::Redis(Server::new(&network)),
                 Setup::ZooKeeper => Place::ZooKeeper(Ensemble::new(&network)),
             },
             network,
@@ -341,7 +357,7 @@ impl World {
             clients.push(timeout(ENDS, program).await.expect("somebody waits for ever").expect("no panic"));
         }
         // What was exported, or left to its lease, is free by then.
-        sleep(Duration::from_secs(5)).await;
+        sleep(self.setup.settles()).await;
         match self.setup.is_quorum() {
             true => meet_nodes(&clients).await,
             false => self.count(&clients[0]).await,
@@ -413,6 +429,11 @@ fn simulate_all(runs: u64, setup: Setup) {
 #[test]
 fn nobody_believes_what_others_hold_and_everybody_hears_again() {
     simulate_all(RUNS, Setup::Server);
+}
+
+#[test]
+fn nobody_believes_what_others_hold_on_redis_and_everybody_hears_again() {
+    simulate_all(REDIS_RUNS, Setup::Redis);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::network::{At, Network};
-use super::random::{MS, SECOND};
+use super::random::MS;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, simulated};
 use crate::time::Time;
@@ -29,6 +29,9 @@ pub(crate) trait Host: Send + Sync {
     /// The other side ended it, or it broke.
     fn ended(&self, connection: Connection);
 }
+
+/// So late each side finds, at most, that a connection broke.
+pub(crate) const BROKEN: Duration = Duration::from_secs(10);
 
 /// All connections to the servers at 10.0.0.0, 10.0.0.1, ...
 pub(crate) struct Sockets {
@@ -196,7 +199,7 @@ impl Line {
     /// Nothing arrives any more. Each side finds that out at once, or, where things go wrong, some time.
     fn cut(self: &Arc<Self>) {
         locked(&self.state).is_cut = true;
-        let span = if self.network.chance(500) { 10 * SECOND } else { 20 * MS };
+        let span = if self.network.chance(500) { BROKEN.as_nanos() as u64 } else { 20 * MS };
         for to in [TO_SERVER, TO_CLIENT] {
             let line = self.clone();
             let found = self.network.below(span);

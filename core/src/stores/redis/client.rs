@@ -56,7 +56,7 @@ const KEPT: usize = 64;
 
 /// How many a script finds to listen on a channel. Whoever does not find itself there is behind a proxy that spreads
 /// clients over servers: a script that looked for it there, before it hands a lock over, would take it for dead.
-static LISTENERS: Call =
+pub(super) static LISTENERS: Call =
     Call { name: "listeners", body: &["return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]"], batch: false };
 
 /// See the [module](self).

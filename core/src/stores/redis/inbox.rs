@@ -19,6 +19,7 @@ use super::parse;
 use super::tasks;
 use super::topics::{MOVED, REFUSED, Told, Word, command};
 use super::wire::{Commands, Frames};
+use crate::platform::random;
 use crate::protocol::StoreEvent;
 use crate::stores::pipe::Pipe;
 use crate::stores::topics::{Changed, Keeper};
@@ -329,6 +330,6 @@ fn may_pass(code: &str) -> bool {
 
 /// Half of `pause` to all of it, so that clients of one server do not come back in step.
 fn jittered(pause: Duration) -> Duration {
-    let random = getrandom::u32().unwrap_or(u32::MAX / 2);
+    let random = random::number().map_or(u32::MAX / 2, |number| (number >> 96) as u32);
     pause.mul_f64(0.5 + f64::from(random) / f64::from(u32::MAX) / 2.0)
 }

@@ -13,6 +13,8 @@ mod redirects;
 mod replicas;
 mod sentinels;
 mod shared_connection;
+#[cfg(all(test, feature = "memory", feature = "unstable-store"))]
+pub(crate) mod simulated;
 mod socket;
 mod tasks;
 mod topics;

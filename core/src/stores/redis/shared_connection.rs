@@ -8,11 +8,12 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use redis::Value;
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::input::Input;
 use super::outgoing::{Combined, Outgoing};
@@ -29,6 +30,8 @@ pub(super) type Values = SmallVec<[Value; 1]>;
 
 /// How much memory is kept for what is sent.
 const KEPT: usize = 64 << 10;
+/// Timers go by this.
+const GRAIN: Duration = Duration::from_millis(1);
 
 /// What tasks have of a connection. Once all of them are gone it is closed.
 #[derive(Clone)]
@@ -379,7 +382,7 @@ pub(super) struct Driver<S> {
     /// What is being sent, and how much of it was.
     sending: Vec<u8>,
     sent: usize,
-    alarm: Option<(Time, Pin<Box<Sleep>>)>,
+    alarm: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driver<S> {
@@ -459,9 +462,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         loop {
             let look_at = locked(&self.line.state).look_at;
             let Some(at) = look_at else { return };
-            let (_, alarm) = match self.alarm.take() {
-                Some((set, alarm)) if set <= at => self.alarm.insert((set, alarm)),
-                _ => self.alarm.insert((at, Box::pin(sleep(at.since(clock::now()))))),
+            // What was set before the machine was suspended goes off later than it was to, by as much as that took.
+            let left = at.since(clock::now());
+            let latest = Instant::now() + left + GRAIN;
+            let alarm = match self.alarm.take() {
+                Some(alarm) if alarm.deadline() <= latest => self.alarm.insert(alarm),
+                _ => self.alarm.insert(Box::pin(sleep(left))),
             };
             if alarm.as_mut().poll(context).is_pending() {
                 return;
@@ -524,8 +530,6 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::task::JoinHandle;
     use tokio::time::timeout;
@@ -534,6 +538,7 @@ mod tests {
     use super::super::wire::{Given, Scripts};
     use super::*;
     use crate::error::Kind;
+    use crate::platform::simulated;
     use crate::protocol::Request;
     use crate::time::StoreTime;
 
@@ -724,6 +729,22 @@ mod tests {
         let hasty = asking(&connection, 1, clock::now().after(Duration::from_millis(20)), "y");
         assert!(timeout(SOON / 2, hasty).await.expect("its time is over").is_err());
         drop(patient);
+    }
+
+    #[test]
+    fn the_timer_is_not_late_for_having_been_set_before_the_machine_was_suspended() {
+        simulated::run(async {
+            let (connection, _driver, mut server) = connection();
+            let second = Duration::from_secs(1);
+            let patient = asking(&connection, 1, clock::now().after(4 * second), "x");
+            assert_eq!(heard(&mut server, 1).await, "x");
+            simulated::leap(3 * second);
+            let (began, limit) = (Instant::now(), second + second / 2);
+            let hasty = asking(&connection, 1, clock::now().after(limit), "y");
+            assert!(hasty.await.is_err());
+            assert!(began.elapsed() <= limit + 2 * GRAIN, "{:?}", began.elapsed());
+            drop(patient);
+        });
     }
 
     #[tokio::test]

@@ -1,0 +1,465 @@
+//! A server on the simulated network, as Redis is: one thing after the other, scripts by their digests, which it
+//! forgets when it is restarted, and messages to whoever subscribed. What a script of the layout `native` does, the
+//! [cells](lockwright_machines::cell) do, which are compared with the scripts on real servers
+//! (`core/machines/tests/comparison`). It is restarted with what it has, and stands still now and then.
+//!
+//! Sources: the pages of the commands and the code of Redis 7.2 (`processCommand`, `server.c`; `pubsub.c`;
+//! `commands.def`, which says what is answered while the data is loaded).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use lockwright_machines::barrier_machine::BarrierCalls;
+use lockwright_machines::latch_machine::LatchCalls;
+use lockwright_machines::lock_cell::BLOCK;
+use lockwright_machines::native_machine::{Calls, OwnCalls};
+use lockwright_machines::shared_machine::SharedCalls;
+use lockwright_machines::written::{Written, compute};
+use redis::Value;
+use sha1_smol::Sha1;
+
+use super::client::LISTENERS;
+use super::input::Input;
+use super::layouts::native_scripts::{self, channel};
+use super::layouts::{barrier_scripts, combined, latch_scripts, shared_scripts, survey};
+use super::wire::Commands;
+use crate::platform::clock;
+use crate::platform::mutex::locked;
+use crate::platform::simulated::network::{At, Network};
+use crate::platform::simulated::random::{MS, SECOND};
+use crate::platform::simulated::sockets::{Connection, Host, Sockets, host};
+use crate::protocol::{Arg, Call, InboxId, Reply, Request, StoreEvent};
+use crate::time::{StoreTime, Time};
+
+/// What its clock shows when that of the clients shows nothing.
+const CLOCK: StoreTime = StoreTime(1_800_000_000_000_000);
+
+/// See the [module](self).
+pub(crate) struct Server {
+    sockets: Mutex<Option<Arc<Sockets>>>,
+    network: Arc<Network>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Counts its starts.
+    run: u64,
+    records: BTreeMap<Arc<str>, Written>,
+    /// The digests of the scripts that it was sent since it was started.
+    scripts: BTreeSet<String>,
+    talks: BTreeMap<Connection, Talk>,
+    /// It reads its data until then, and serves nobody.
+    loads_until: Time,
+    /// It does nothing until then, and finds later what came.
+    stands_until: Time,
+    come: VecDeque<(Connection, Come)>,
+}
+
+/// A connection.
+#[derive(Default)]
+struct Talk {
+    input: Input,
+    channels: BTreeSet<String>,
+}
+
+enum Come {
+    Bytes(Vec<u8>),
+    End,
+}
+
+/// What a script does.
+#[derive(Clone, Copy)]
+enum Script {
+    /// What its call is for, once for each of its keys where that is one for several.
+    Of(&'static Call),
+    /// The same for each of several callers.
+    Combined(&'static Call),
+    /// Several acquisitions, or none, or one of them.
+    Together(&'static Call),
+    /// How many listen on a channel.
+    Listeners,
+    /// What the server does when its memory is full.
+    Eviction,
+    /// What else lies there, which is nothing.
+    Survey,
+}
+
+/// What is said on which connection.
+type Said = BTreeMap<Connection, Vec<u8>>;
+
+enum Answer {
+    Line(&'static str),
+    Reply(Reply),
+}
+
+fn digest(script: &str) -> String {
+    Sha1::from(script).digest().to_string()
+}
+
+/// All scripts of the layout, by their digests.
+fn scripts() -> &'static BTreeMap<String, Script> {
+    static SCRIPTS: OnceLock<BTreeMap<String, Script>> = OnceLock::new();
+    SCRIPTS.get_or_init(|| {
+        let Calls { acquire, renew, release, undo, inspect, break_hold, list } = &native_scripts::CALLS;
+        let mut calls = vec![acquire, renew, release, undo, inspect, break_hold, list];
+        let SharedCalls { acquire, renew, change, release, undo, break_hold, resize } = &shared_scripts::CALLS;
+        calls.extend([acquire, renew, change, release, undo, break_hold, resize]);
+        let LatchCalls { wait, leave, change, look, past: _ } = &latch_scripts::CALLS;
+        calls.extend([wait, leave, change, look]);
+        let BarrierCalls { arrive, leave, look, past: _ } = &barrier_scripts::CALLS;
+        calls.extend([arrive, leave, look]);
+        let OwnCalls { pass, raise: _, together } = &native_scripts::OWN;
+        calls.push(pass);
+        let by_digest = |call: &'static Call, script| (digest(&call.body.concat()), script);
+        let several = [&native_scripts::CALLS.acquire, &native_scripts::CALLS.release];
+        let several = several.map(|call| (digest(&combined::script(call).collect::<String>()), Script::Combined(call)));
+        let together = together.iter().map(|call| by_digest(call, Script::Together(&native_scripts::CALLS.acquire)));
+        let all = calls.into_iter().map(|call| by_digest(call, Script::Of(call))).chain(together).chain(several);
+        let beside = [
+            by_digest(&LISTENERS, Script::Listeners),
+            by_digest(survey::eviction("").asks()[0].call, Script::Eviction),
+            by_digest(survey::others("", None).asks()[0].call, Script::Survey),
+        ];
+        all.chain(beside).collect()
+    })
+}
+
+fn is_granted(answer: &Reply) -> bool {
+    match answer {
+        Reply::Int(_) => true,
+        Reply::List(list) => list.first() == Some(&Reply::Int(3)),
+        _ => false,
+    }
+}
+
+/// What is published of an event, as a script does.
+fn words(key: &str, event: &StoreEvent) -> String {
+    match event {
+        StoreEvent::Granted { attempt, first, last, at } if first == last => {
+            format!("taken {attempt} {first} {} {key}", at.0)
+        }
+        StoreEvent::Granted { attempt, first, last, at } => {
+            assert_eq!(last - first, BLOCK - 1, "a push has a block of tokens or one");
+            format!("granted {attempt} {first} {} {key}", at.0)
+        }
+        StoreEvent::Broken { attempt } => format!("broken {attempt} {key}"),
+        StoreEvent::Next { tail } => format!("next {tail:08x} {key}"),
+        StoreEvent::Dropped => format!("dropped {key}"),
+        other => panic!("no script publishes {other:?}"),
+    }
+}
+
+fn write(reply: &Reply, out: &mut Vec<u8>) {
+    match reply {
+        Reply::Nil => out.extend_from_slice(b"$-1\r\n"),
+        Reply::Int(number) => out.extend_from_slice(format!(":{number}\r\n").as_bytes()),
+        Reply::Text(text) => out.word(text.as_bytes()),
+        Reply::List(list) => {
+            out.begin(list.len());
+            list.iter().for_each(|reply| write(reply, out));
+        }
+        Reply::Error { code, message } => out.extend_from_slice(format!("-{code} {message}\r\n").as_bytes()),
+        Reply::Shared(one) => write(one, out),
+        Reply::Silent | Reply::Unsent => panic!("one server answers"),
+    }
+}
+
+fn texts<const N: usize>(texts: [&str; N]) -> Reply {
+    Reply::List(texts.map(|text| Reply::Text(text.into())).into())
+}
+
+/// What became of a subscription, and how many there are now.
+fn about(what: &str, channel: &str, count: usize) -> Answer {
+    let (what, channel) = (Reply::Text(what.into()), Reply::Text(channel.into()));
+    Answer::Reply(Reply::List(vec![what, channel, Reply::Int(count as i64)]))
+}
+
+fn refused(code: &str, message: impl Into<String>) -> Answer {
+    Answer::Reply(Reply::Error { code: code.into(), message: message.into() })
+}
+
+fn is_over(now: StoreTime) -> Reply {
+    Reply::List([0, now.0, 0, 0].map(Reply::Int).into())
+}
+
+impl State {
+    fn now() -> StoreTime {
+        StoreTime(CLOCK.0 + (clock::now().as_nanos() / 1000) as i64)
+    }
+
+    fn listeners<'a>(&'a self, channel: &'a str) -> impl Iterator<Item = Connection> + 'a {
+        let listening = self.talks.iter().filter(move |(_, talk)| talk.channels.contains(channel));
+        listening.map(|(connection, _)| *connection)
+    }
+
+    fn answer(&mut self, connection: Connection, command: &[&str], said: &mut Said) -> Answer {
+        let talk = self.talks.entry(connection).or_default();
+        let (listens, loads) = (!talk.channels.is_empty(), clock::now() < self.loads_until);
+        match command {
+            ["SUBSCRIBE", channel] => {
+                talk.channels.insert((*channel).to_owned());
+                about("subscribe", channel, talk.channels.len())
+            }
+            ["UNSUBSCRIBE", channel] => {
+                talk.channels.remove(*channel);
+                about("unsubscribe", channel, talk.channels.len())
+            }
+            [word, ..] if listens && *word != "PING" => {
+                refused("ERR", format!("Can't execute '{word}': only (P|S)SUBSCRIBE / ... are allowed in this context"))
+            }
+            ["CLIENT", "SETNAME" | "SETINFO", ..] => Answer::Line("OK"),
+            ["TIME"] => {
+                let now = State::now().0;
+                Answer::Reply(texts([&(now / 1_000_000).to_string(), &(now % 1_000_000).to_string()]))
+            }
+            ["INFO", "server"] => {
+                Answer::Reply(Reply::Text(format!("# Server\r\nredis_version:7.2.4\r\nrun_id:{:040x}\r\n", self.run)))
+            }
+            ["INFO", "memory"] => {
+                Answer::Reply(Reply::Text("# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n".into()))
+            }
+            ["PING" | "EVAL" | "EVALSHA", ..] if loads => refused("LOADING", "Redis is loading the dataset in memory"),
+            ["PING"] if listens => Answer::Reply(texts(["pong", ""])),
+            ["PING"] => Answer::Line("PONG"),
+            ["EVAL", script, rest @ ..] => {
+                let digest = digest(script);
+                assert!(scripts().contains_key(&digest), "no script of the layout: {script}");
+                self.scripts.insert(digest.clone());
+                Answer::Reply(self.run(&digest, rest, said))
+            }
+            ["EVALSHA", digest, rest @ ..] if self.scripts.contains(*digest) => {
+                Answer::Reply(self.run(digest, rest, said))
+            }
+            ["EVALSHA", ..] => refused("NOSCRIPT", "No matching script. Please use EVAL."),
+            other => panic!("no server here knows the command {other:?}"),
+        }
+    }
+
+    /// Runs the script with these keys and arguments, whose number comes first.
+    fn run(&mut self, digest: &str, rest: &[&str], said: &mut Said) -> Reply {
+        let script = *scripts().get(digest).expect("it was sent");
+        let [count, rest @ ..] = rest else { panic!("a script has keys") };
+        let (keys, args) = rest.split_at(count.parse().expect("a number of keys"));
+        let each = args.len() / keys.len();
+        match script {
+            Script::Listeners => Reply::Int(self.listeners(args[0]).count() as i64),
+            Script::Eviction => Reply::Text("noeviction".into()),
+            Script::Survey => texts([""]),
+            Script::Of(call) if std::ptr::eq(call, &raw const native_scripts::CALLS.list) => self.list(keys[0]),
+            Script::Of(call) if call.batch => {
+                let renewed = keys.iter().zip(args.chunks(each));
+                Reply::List(renewed.map(|(key, args)| self.perform(call, key, args, said)).collect())
+            }
+            // The second key is that of what is remembered beside it, which is in the record here.
+            Script::Of(call) => self.perform(call, keys[0], args, said),
+            Script::Combined(call) => {
+                let asked = keys.iter().zip(args.chunks(each));
+                let answer = |(key, args): (&&str, &[&str])| match self.records.contains_key(*key) {
+                    true => self.perform(call, key, args, said),
+                    false => Reply::Nil,
+                };
+                Reply::List(asked.map(answer).collect())
+            }
+            Script::Together(acquire) => self.together(acquire, keys, args, said),
+        }
+    }
+
+    /// All locks or none, or the first that is free.
+    fn together(&mut self, acquire: &'static Call, keys: &[&str], args: &[&str], said: &mut Said) -> Reply {
+        let [all, args @ ..] = args else { panic!("it says whether all are wanted") };
+        let (all, now, mut winner) = (*all == "1", State::now(), None);
+        let mut answers = Vec::new();
+        for (at, (key, args)) in keys.iter().zip(args.chunks(7)).enumerate() {
+            answers.push(match winner {
+                Some(_) => is_over(now),
+                None => self.perform(acquire, key, args, said),
+            });
+            if winner.is_none() && is_granted(&answers[at]) != all {
+                winner = Some(at);
+            }
+        }
+        for at in 0..winner.filter(|_| all).unwrap_or_default() {
+            self.perform(&native_scripts::CALLS.undo, keys[at], &[args[7 * at], ""], said);
+            answers[at] = is_over(now);
+        }
+        Reply::List(answers)
+    }
+
+    fn perform(&mut self, call: &'static Call, key: &str, args: &[&str], said: &mut Said) -> Reply {
+        let args = args.iter().map(|arg| Arg::Text((*arg).into())).collect();
+        let request = Request { call, key: key.into(), args };
+        let alive = |inbox: InboxId| self.listeners(&channel(inbox)).next().is_some();
+        let computed = compute(self.records.get(key), std::iter::once(&request), State::now(), &alive);
+        for (inbox, event) in &computed.pushes {
+            let (channel, text) = (channel(*inbox), words(key, event));
+            for listener in self.listeners(&channel) {
+                write(&texts(["message", &channel, &text]), said.entry(listener).or_default());
+            }
+        }
+        if let Some(kept) = computed.kept {
+            self.records.insert(key.into(), kept);
+        }
+        computed.replies.into_iter().next().expect("an answer")
+    }
+
+    /// All keys that match, in one page.
+    fn list(&self, pattern: &str) -> Reply {
+        let (before, behind) = pattern.split_once('*').expect("a pattern");
+        let is_match = |key: &&Arc<str>| key.starts_with(before) && key.ends_with(behind);
+        let keys = self.records.keys().filter(is_match).map(|key| Reply::Text(key.to_string()));
+        Reply::List(std::iter::once(Reply::Text(String::new())).chain(keys).collect())
+    }
+
+    fn come(&mut self, connection: Connection, bytes: &[u8]) -> Said {
+        let mut said = Said::new();
+        let Some(talk) = self.talks.get_mut(&connection) else { return said };
+        talk.input.brought(bytes);
+        loop {
+            let Some(talk) = self.talks.get_mut(&connection) else { return said };
+            let Some(value) = talk.input.value().expect("a command") else { return said };
+            let Value::Array(parts) = value else { panic!("{value:?} is no command") };
+            let word = |part: Value| match part {
+                Value::BulkString(bytes) => String::from_utf8(bytes).expect("a text"),
+                other => panic!("{other:?} is no word"),
+            };
+            let parts: Vec<String> = parts.into_iter().map(word).collect();
+            let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+            let answer = self.answer(connection, &parts, &mut said);
+            let out = said.entry(connection).or_default();
+            match answer {
+                Answer::Line(line) => out.extend_from_slice(format!("+{line}\r\n").as_bytes()),
+                Answer::Reply(reply) => write(&reply, out),
+            }
+        }
+    }
+}
+
+impl Server {
+    /// One on this network.
+    pub(crate) fn new(network: &Arc<Network>) -> Arc<Self> {
+        let server = Arc::new(Server {
+            sockets: Mutex::default(),
+            network: network.clone(),
+            state: Mutex::new(State {
+                run: 1,
+                records: BTreeMap::new(),
+                scripts: BTreeSet::new(),
+                talks: BTreeMap::new(),
+                loads_until: Time::ZERO,
+                stands_until: Time::ZERO,
+                come: VecDeque::new(),
+            }),
+        });
+        *locked(&server.sockets) = Some(Sockets::new(network, &server));
+        server
+    }
+
+    /// Where clients find it.
+    pub(crate) fn address() -> String {
+        format!("redis://{}", host(0))
+    }
+
+    fn sockets(&self) -> Arc<Sockets> {
+        locked(&self.sockets).clone().expect("they are there")
+    }
+
+    /// Something came, which it looks at as soon as it does anything.
+    fn look_at(&self, connection: Connection, come: Come) {
+        locked(&self.state).come.push_back((connection, come));
+        self.look();
+    }
+
+    fn look(&self) {
+        let sockets = self.sockets();
+        loop {
+            let said = {
+                let mut state = locked(&self.state);
+                if clock::now() < state.stands_until {
+                    return;
+                }
+                let Some((connection, come)) = state.come.pop_front() else { return };
+                match come {
+                    Come::Bytes(bytes) => state.come(connection, &bytes),
+                    Come::End => {
+                        state.talks.remove(&connection);
+                        continue;
+                    }
+                }
+            };
+            said.into_iter().for_each(|(connection, bytes)| sockets.send(connection, bytes));
+        }
+    }
+
+    /// It does nothing for so long, while connections are made, and bytes come.
+    fn stand_still(self: &Arc<Self>, span: Duration) {
+        let until = clock::now().after(span);
+        {
+            let mut state = locked(&self.state);
+            state.stands_until = state.stands_until.max(until);
+        }
+        let server = self.clone();
+        self.network.say(until, At::Server, move || server.look());
+    }
+
+    /// It is restarted, and has what it had, but for scripts and connections.
+    fn restart(&self) {
+        let (down, loads) = (self.network.below(2 * SECOND), self.network.below(500 * MS));
+        {
+            let mut state = locked(&self.state);
+            let up = clock::now().after(down);
+            state.run += 1;
+            (state.loads_until, state.stands_until) = (up.after(loads), up);
+            state.scripts.clear();
+            state.talks.clear();
+            state.come.clear();
+        }
+        self.sockets().refuse(0, down);
+        self.sockets().cut(Some(0));
+    }
+
+    /// It ends one of its connections, as an administrator may have it do.
+    fn end_one(&self) {
+        let talks: Vec<_> = locked(&self.state).talks.keys().copied().collect();
+        let at = self.network.below(talks.len().max(1) as u64).as_nanos() as usize;
+        if let Some(connection) = talks.get(at) {
+            locked(&self.state).talks.remove(connection);
+            self.sockets().close(*connection);
+        }
+    }
+
+    /// Something goes wrong: connections break, it ends one, is restarted, lets nobody in, stands still, or forgets the
+    /// scripts.
+    pub(crate) fn fail(self: &Arc<Self>) {
+        match self.network.below(12).as_nanos() {
+            0 | 1 => self.restart(),
+            2 => {
+                self.sockets().refuse(0, self.network.below(4 * SECOND));
+                self.sockets().cut(Some(0));
+            }
+            3 => self.stand_still(self.network.below(3 * SECOND)),
+            4 => self.end_one(),
+            5 => locked(&self.state).scripts.clear(),
+            _ => self.sockets().cut_one(),
+        }
+    }
+
+    /// All connections break.
+    pub(crate) fn cut(&self) {
+        self.sockets().cut(None);
+    }
+}
+
+impl Host for Server {
+    fn opened(&self, connection: Connection, _: usize) {
+        locked(&self.state).talks.insert(connection, Talk::default());
+    }
+
+    fn came(self: Arc<Self>, connection: Connection, bytes: &[u8]) {
+        self.look_at(connection, Come::Bytes(bytes.to_vec()));
+    }
+
+    fn ended(&self, connection: Connection) {
+        self.look_at(connection, Come::End);
+    }
+}
