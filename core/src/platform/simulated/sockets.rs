@@ -12,7 +12,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::network::{At, Network};
-use super::random::MS;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, simulated};
 use crate::time::Time;
@@ -158,15 +157,36 @@ impl Sockets {
         locked(&self.state).refuse_until.insert(server, clock::now().after(span));
     }
 
+    /// Nothing arrives any more on one of the connections, and nobody tells the client.
+    pub(crate) fn go_silent(&self) {
+        self.one_of_all().iter().for_each(|line| line.cut(&[(TO_SERVER, BROKEN)]));
+    }
+
     /// The connections to that server break, or one of those to all.
     pub(crate) fn cut(&self, server: Option<usize>) {
-        let mut lines: Vec<_> = locked(&self.state).lines.values().cloned().collect();
-        lines.retain(|line| !locked(&line.state).is_known && server.is_none_or(|server| server == line.server));
-        if server.is_none() && !lines.is_empty() {
-            let one = self.network.below(lines.len() as u64).as_nanos() as usize;
-            lines = vec![lines.swap_remove(one)];
+        let lines = match server {
+            Some(server) => self.alive(|line| line.server == server),
+            None => self.one_of_all(),
+        };
+        for line in lines {
+            let span = if self.network.chance(500) { Duration::from_millis(20) } else { BROKEN };
+            line.cut(&[(TO_SERVER, span), (TO_CLIENT, span)]);
         }
-        lines.iter().for_each(Line::cut);
+    }
+
+    fn alive(&self, which: impl Fn(&Line) -> bool) -> Vec<Arc<Line>> {
+        let mut lines: Vec<_> = locked(&self.state).lines.values().cloned().collect();
+        lines.retain(|line| !locked(&line.state).is_known && which(line));
+        lines
+    }
+
+    fn one_of_all(&self) -> Vec<Arc<Line>> {
+        let mut lines = self.alive(|_| true);
+        if lines.is_empty() {
+            return lines;
+        }
+        let one = self.network.below(lines.len() as u64).as_nanos() as usize;
+        vec![lines.swap_remove(one)]
     }
 }
 
@@ -188,14 +208,13 @@ impl Line {
         self.network.say(due, if to == TO_SERVER { At::Server } else { At::Client }, event);
     }
 
-    /// Nothing arrives any more, and each side finds out some time, or at once.
-    fn cut(self: &Arc<Self>) {
+    /// Nothing arrives any more, and these sides find out within so long.
+    fn cut(self: &Arc<Self>, told: &[(usize, Duration)]) {
         locked(&self.state).is_cut = true;
-        let span = if self.network.chance(500) { 20 * MS } else { BROKEN.as_nanos() as u64 };
-        for to in [TO_SERVER, TO_CLIENT] {
+        for (to, span) in told {
             let line = self.clone();
-            let found = self.network.below(span);
-            match to {
+            let found = self.network.below(span.as_nanos() as u64);
+            match *to {
                 TO_SERVER => self.network.after(found, At::Server, move || line.is_left()),
                 _ => self.network.after(found, At::Client, move || line.ends(End::Broken)),
             };
