@@ -951,6 +951,24 @@ mod tests {
     }
 
     #[test]
+    fn who_gives_up_a_place_after_a_long_wait_is_not_content_with_one_undo_that_did_not_leave() {
+        let (mut session, id, now) = asking();
+        let queued = [Reply::List([1, 5, 60_000_000, 0, 0].map(Reply::Int).to_vec())];
+        session.handle(now, Event::Reply { id, sent: now, answer: Answer::Replies(&queued) });
+        while session.poll_action().is_some() {}
+        let mut now = now.after(10 * TTL);
+        session.handle(now, Event::Cancel);
+        for _ in 0..3 {
+            let Some(Action::Send { id, .. }) = session.poll_action() else { panic!("nothing is undone") };
+            assert_eq!(id.op, Op::Undo);
+            let error = Error::new(Kind::Unavailable, "cancel", "nobody is there");
+            session.handle(now, Event::Reply { id, sent: now, answer: Answer::NotSent(error) });
+            now = session.poll_timeout().expect("it is asked again");
+            session.handle(now, Event::Tick);
+        }
+    }
+
+    #[test]
     fn a_neighbour_that_went_away_says_nothing_of_the_store() {
         let unanswered = |kind| {
             let (mut session, id, now) = asking();

@@ -358,9 +358,11 @@ impl World {
         }
         // What was exported, or left to its lease, is free by then.
         sleep(self.setup.settles()).await;
-        match self.setup.is_quorum() {
-            true => meet_nodes(&clients).await,
-            false => self.count(&clients[0]).await,
+        if matches!(self.setup, Setup::Nodes(_) | Setup::Redis) {
+            meet_servers(&clients).await;
+        }
+        if !self.setup.is_quorum() {
+            self.count(&clients[0]).await;
         }
         self.get_all(&clients).await;
         self.hand_over(&clients).await;
@@ -380,8 +382,9 @@ impl World {
     }
 }
 
-/// Each client finds that nodes are there again, and that those are not young which nobody asked since their restart.
-async fn meet_nodes(clients: &[Client]) {
+/// Each client finds that servers are there again, that nodes are not young which nobody asked since their restart, and
+/// which of its connections are of no use.
+async fn meet_servers(clients: &[Client]) {
     for client in clients {
         let held = timeout(ENDS, client.lock("a").acquire()).await.expect("nodes are there").expect("a guard");
         assert_eq!(held.release().await.expect("an answer"), ReleaseOutcome::Released);

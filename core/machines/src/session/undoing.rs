@@ -42,6 +42,11 @@ impl Session {
         self.stop_renewing();
         self.asked.silent_since = None;
         if self.asked.touched || self.flight(Op::Acquire).is_some() {
+            if self.waits && !self.has_place() {
+                // Its place in the queue was not forgotten meanwhile, however long it waited: it is kept for as long as
+                // somebody listens.
+                self.asked.first_sent = Some(now);
+            }
             self.phase = Phase::Undoing;
             self.asked.retries = 0;
             return self.undo(now);

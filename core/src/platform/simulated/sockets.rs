@@ -12,7 +12,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::network::{At, Network};
-use super::random::MS;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, simulated};
 use crate::time::Time;
@@ -161,14 +160,23 @@ impl Sockets {
     /// The connections to that server, or to all, break.
     pub(crate) fn cut(&self, server: Option<usize>) {
         let is_there = |line: &&Arc<Line>| server.is_none_or(|server| server == line.server);
-        self.lines().iter().filter(is_there).for_each(Line::cut);
+        self.lines().iter().filter(is_there).for_each(Line::breaks);
     }
 
     /// One of them does.
     pub(crate) fn cut_one(&self) {
-        let lines = self.lines();
+        self.one().iter().for_each(Line::breaks);
+    }
+
+    /// Nothing arrives any more on one of the connections, and nobody tells the client.
+    pub(crate) fn go_silent(&self) {
+        self.one().iter().for_each(|line| line.cut(&[(TO_SERVER, BROKEN)]));
+    }
+
+    fn one(&self) -> Option<Arc<Line>> {
+        let mut lines = self.lines();
         let one = self.network.below(lines.len().max(1) as u64).as_nanos() as usize;
-        lines.get(one).into_iter().for_each(Line::cut);
+        (one < lines.len()).then(|| lines.swap_remove(one))
     }
 
     fn lines(&self) -> Vec<Arc<Line>> {
@@ -197,13 +205,18 @@ impl Line {
     }
 
     /// Nothing arrives any more. Each side finds that out at once, or, where things go wrong, some time.
-    fn cut(self: &Arc<Self>) {
+    fn breaks(self: &Arc<Self>) {
+        let span = if self.network.chance(500) { BROKEN } else { Duration::from_millis(20) };
+        self.cut(&[(TO_SERVER, span), (TO_CLIENT, span)]);
+    }
+
+    /// Nothing arrives any more, and these sides find out within so long.
+    fn cut(self: &Arc<Self>, told: &[(usize, Duration)]) {
         locked(&self.state).is_cut = true;
-        let span = if self.network.chance(500) { BROKEN.as_nanos() as u64 } else { 20 * MS };
-        for to in [TO_SERVER, TO_CLIENT] {
+        for (to, span) in told {
             let line = self.clone();
-            let found = self.network.below(span);
-            match to {
+            let found = self.network.below(span.as_nanos() as u64);
+            match *to {
                 TO_SERVER => self.network.after(found, At::Server, move || line.is_left()),
                 _ => self.network.after(found, At::Client, move || line.ends(End::Broken)),
             };

@@ -428,10 +428,10 @@ impl Server {
         }
     }
 
-    /// Something goes wrong: connections break, it ends one, is restarted, lets nobody in, stands still, or forgets the
-    /// scripts.
+    /// Something goes wrong: connections break or go silent, it ends one, is restarted, lets nobody in, stands still,
+    /// or forgets the scripts.
     pub(crate) fn fail(self: &Arc<Self>) {
-        match self.network.below(12).as_nanos() {
+        match self.network.below(14).as_nanos() {
             0 | 1 => self.restart(),
             2 => {
                 self.sockets().refuse(0, self.network.below(4 * SECOND));
@@ -440,6 +440,7 @@ impl Server {
             3 => self.stand_still(self.network.below(3 * SECOND)),
             4 => self.end_one(),
             5 => locked(&self.state).scripts.clear(),
+            6 | 7 => self.sockets().go_silent(),
             _ => self.sockets().cut_one(),
         }
     }
