@@ -42,7 +42,7 @@ pub mod metrics;
 mod platform;
 mod primitives;
 pub mod require;
-#[cfg(all(test, feature = "memory", feature = "unstable-store", feature = "zookeeper"))]
+#[cfg(all(test, feature = "memory", feature = "unstable-store", feature = "etcd", feature = "zookeeper"))]
 mod simulate;
 pub mod stores;
 

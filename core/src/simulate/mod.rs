@@ -1,6 +1,6 @@
-//! Whole clients, and a server, the nodes of a quorum, or an ensemble of ZooKeeper's, on a simulated network and clock,
-//! by seed: the driver with its tasks, timers and batches, and for ZooKeeper its session and its sockets, where the
-//! machines' own simulations have sessions alone.
+//! Whole clients, and a server, the nodes of a quorum, an ensemble of ZooKeeper's, or a cluster of etcd's, on a
+//! simulated network and clock, by seed: the driver with its tasks, timers and batches, and for ZooKeeper and etcd its
+//! session and its sockets, where the machines' own simulations have sessions alone.
 //!
 //! Connections are refused, and break without a word; requests and pushes are late or lost; nodes are restarted, empty
 //! or not; the machine is suspended; tasks give up whatever they wait for; clients are closed, and new ones come. A
@@ -26,14 +26,17 @@ use crate::platform::mutex::locked;
 use crate::platform::simulated::network::Network;
 use crate::platform::simulated::random::{MS, Random};
 use crate::platform::{clock, simulated};
+use crate::stores::etcd::cluster::Cluster;
 use crate::stores::zookeeper::ensemble::Ensemble;
 use crate::time::Time;
 use servers::Servers;
 
-/// How many seeds are tried with one server, with nodes of a quorum, and with an ensemble of ZooKeeper's.
+/// How many seeds are tried with one server, with nodes of a quorum, with an ensemble of ZooKeeper's, and with a
+/// cluster of etcd's.
 const RUNS: u64 = 100;
 const QUORUM_RUNS: u64 = 50;
 const ZOOKEEPER_RUNS: u64 = 40;
+const ETCD_RUNS: u64 = 20;
 /// For so long things go wrong.
 const BAD: Duration = Duration::from_secs(20);
 /// Then everybody stops, and goes home within this.
@@ -81,6 +84,8 @@ enum Setup {
     Nodes(usize),
     /// An ensemble of ZooKeeper's, where what lies lasts as long as a client's session.
     ZooKeeper,
+    /// A cluster of etcd's, where what lies lasts as long as a client's lease.
+    Etcd,
 }
 
 impl Setup {
@@ -90,12 +95,17 @@ impl Setup {
 
     /// How long it may take in the end, when all is well, to have what is free.
     fn soon(self) -> Duration {
-        if self == Setup::ZooKeeper { LATER } else { SOON }
+        if self.has_sessions() { LATER } else { SOON }
     }
 
-    /// For how long the store may be asked in vain. On ZooKeeper that is one thing after the other.
+    /// Whether what is held lasts as long as its client's session, or lease.
+    fn has_sessions(self) -> bool {
+        matches!(self, Setup::ZooKeeper | Setup::Etcd)
+    }
+
+    /// For how long the store may be asked in vain. On ZooKeeper and etcd that is one thing after the other.
     fn patience(self) -> Duration {
-        life::STORE_TIMEOUT * if self == Setup::ZooKeeper { 4 } else { 1 }
+        life::STORE_TIMEOUT * if self.has_sessions() { 4 } else { 1 }
     }
 
     /// Whether what is held has a lease of its own, which can be extended, passed on and kept for a while.
@@ -108,6 +118,7 @@ impl Setup {
 enum Place {
     Servers(Arc<Servers>),
     ZooKeeper(Arc<Ensemble>),
+    Etcd(Arc<Cluster>),
 }
 
 /// Somebody has a guard.
@@ -134,6 +145,7 @@ impl World {
                 Setup::Server => Place::Servers(Servers::new(&network, seed, 1)),
                 Setup::Nodes(count) => Place::Servers(Servers::new(&network, seed, count)),
                 Setup::ZooKeeper => Place::ZooKeeper(Ensemble::new(&network)),
+                Setup::Etcd => Place::Etcd(Cluster::new(&network)),
             },
             network,
             random: Mutex::new(Random(seed ^ 1)),
@@ -237,6 +249,7 @@ impl World {
                 match &self.place {
                     Place::Servers(servers) => servers.fail(),
                     Place::ZooKeeper(ensemble) => ensemble.fail(),
+                    Place::Etcd(cluster) => cluster.fail(),
                 }
             }
         }
@@ -246,6 +259,7 @@ impl World {
         let address = match &self.place {
             Place::Servers(servers) => servers.address(),
             Place::ZooKeeper(_) => Ensemble::address(LONGEST_TTL),
+            Place::Etcd(_) => Cluster::address(LONGEST_TTL),
         };
         Client::open(Some(&address), ConnectOptions::default()).expect("a client")
     }
@@ -297,8 +311,10 @@ impl World {
     }
 
     async fn play(self: Arc<Self>) {
-        if let Place::ZooKeeper(ensemble) = &self.place {
-            ensemble.begin();
+        match &self.place {
+            Place::Servers(_) => {}
+            Place::ZooKeeper(ensemble) => ensemble.begin(),
+            Place::Etcd(cluster) => cluster.begin(),
         }
         let (looking, failing) = (self.clone(), self.clone());
         let network = tokio::spawn(self.network.clone().run(move || looking.check()));
@@ -392,6 +408,11 @@ fn nobody_believes_what_others_hold_and_everybody_hears_again() {
 #[test]
 fn nobody_believes_what_others_hold_on_zookeeper_and_everybody_hears_again() {
     simulate_all(ZOOKEEPER_RUNS, Setup::ZooKeeper);
+}
+
+#[test]
+fn nobody_believes_what_others_hold_on_etcd_and_everybody_hears_again() {
+    simulate_all(ETCD_RUNS, Setup::Etcd);
 }
 
 #[test]
