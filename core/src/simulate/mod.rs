@@ -98,6 +98,12 @@ impl Setup {
         if self.has_sessions() { LATER } else { SOON }
     }
 
+    /// How long it takes until nothing is left of what went wrong. Whoever has no lease of etcd's asks nothing by itself,
+    /// and finds that a connection is silent by its pings.
+    fn settles(self) -> Duration {
+        Duration::from_secs(if self == Setup::Etcd { 15 } else { 5 })
+    }
+
     /// Whether what is held lasts as long as its client's session, or lease.
     fn has_sessions(self) -> bool {
         matches!(self, Setup::ZooKeeper | Setup::Etcd)
@@ -330,8 +336,8 @@ impl World {
         for program in programs {
             clients.push(timeout(ENDS, program).await.expect("somebody waits for ever").expect("no panic"));
         }
-        // What was exported, or left to its lease, is free by then.
-        sleep(Duration::from_secs(5)).await;
+        // What was exported, or left to its lease, is free by then, and whose connection broke has heard.
+        sleep(self.setup.settles()).await;
         match self.setup.is_quorum() {
             true => meet_nodes(&clients).await,
             false => self.count(&clients[0]).await,
