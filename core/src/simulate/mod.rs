@@ -98,7 +98,7 @@ impl Setup {
         if self.has_sessions() { LATER } else { SOON }
     }
 
-    /// How long it takes until nothing is left of what went wrong. Whoever has no lease of etcd's asks nothing by itself,
+    /// How long it takes until nothing is left of what went wrong. Who has no lease of etcd's asks nothing by itself,
     /// and finds that a connection is silent by its pings.
     fn settles(self) -> Duration {
         Duration::from_secs(if self == Setup::Etcd { 15 } else { 5 })
