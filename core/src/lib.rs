@@ -42,7 +42,14 @@ pub mod metrics;
 mod platform;
 mod primitives;
 pub mod require;
-#[cfg(all(test, feature = "memory", feature = "unstable-store", feature = "redis", feature = "zookeeper"))]
+#[cfg(all(
+    test,
+    feature = "memory",
+    feature = "unstable-store",
+    feature = "etcd",
+    feature = "redis",
+    feature = "zookeeper"
+))]
 mod simulate;
 pub mod stores;
 

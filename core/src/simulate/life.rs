@@ -296,9 +296,11 @@ impl Task {
         let longest = if self.world.chance(100) { 4000 } else { 300 };
         sleep(self.world.span(longest)).await;
         match self.world.below(10) {
-            0 if self.world.setup != Setup::ZooKeeper => self.extend(&guard).await,
+            0 if !self.world.setup.has_sessions() => self.extend(&guard).await,
             _ if self.world.setup.is_quorum() => {}
-            1 | 2 if NAMES[belief.name].1 == READERS => self.change(&guard, &belief).await,
+            1 | 2 if NAMES[belief.name].1 == READERS && self.world.setup != Setup::Etcd => {
+                self.change(&guard, &belief).await
+            }
             3 if NAMES[belief.name].1 == 1 && self.world.setup.have_leases() && self.world.is_bad() => {
                 self.export(&mut guard, &belief).await;
                 return;

@@ -1,6 +1,6 @@
-//! Whole clients, and a server, the nodes of a quorum, a Redis server, or an ensemble of ZooKeeper's, on a simulated
-//! network and clock, by seed: the driver with its tasks, timers and batches, and for Redis and ZooKeeper their
-//! connections, of bytes on sockets, where the machines' own simulations have sessions alone.
+//! Whole clients, and a server, the nodes of a quorum, a Redis server, an ensemble of ZooKeeper's, or a cluster of
+//! etcd's, on a simulated network and clock, by seed: the driver with its tasks, timers and batches, and for the last
+//! three its connections, of bytes on sockets, where the machines' own simulations have sessions alone.
 //!
 //! Connections are refused, and break without a word; requests and pushes are late or lost; nodes are restarted, empty
 //! or not; the machine is suspended; tasks give up whatever they wait for; clients are closed, and new ones come. A
@@ -27,16 +27,19 @@ use crate::platform::simulated::network::Network;
 use crate::platform::simulated::random::{MS, Random};
 use crate::platform::simulated::sockets::BROKEN;
 use crate::platform::{clock, simulated};
+use crate::stores::etcd::cluster::Cluster;
 use crate::stores::redis::simulated::Server;
 use crate::stores::zookeeper::ensemble::Ensemble;
 use crate::time::Time;
 use servers::Servers;
 
-/// How many seeds are tried with one server, with nodes of a quorum, with Redis, and with an ensemble of ZooKeeper's.
+/// How many seeds are tried with one server, with nodes of a quorum, with Redis, with an ensemble of ZooKeeper's, and
+/// with a cluster of etcd's.
 const RUNS: u64 = 100;
 const QUORUM_RUNS: u64 = 50;
 const REDIS_RUNS: u64 = 40;
 const ZOOKEEPER_RUNS: u64 = 40;
+const ETCD_RUNS: u64 = 20;
 /// For so long things go wrong.
 const BAD: Duration = Duration::from_secs(20);
 /// Then everybody stops, and goes home within this.
@@ -87,6 +90,8 @@ enum Setup {
     Redis,
     /// An ensemble of ZooKeeper's, where what lies lasts as long as a client's session.
     ZooKeeper,
+    /// A cluster of etcd's, where what lies lasts as long as a client's lease.
+    Etcd,
 }
 
 impl Setup {
@@ -96,13 +101,22 @@ impl Setup {
 
     /// How long it may take in the end, when all is well, to have what is free.
     fn soon(self) -> Duration {
-        // There it takes several steps.
-        SOON * if self == Setup::ZooKeeper { 5 } else { 1 }
+        // Where there are sessions it takes several steps.
+        match self {
+            Setup::ZooKeeper => 5 * SOON,
+            Setup::Etcd => 10 * SOON,
+            _ => SOON,
+        }
     }
 
-    /// For how long the store may be asked in vain. On ZooKeeper that is one thing after the other.
+    /// Whether what is held lasts as long as its client's session, or lease.
+    fn has_sessions(self) -> bool {
+        matches!(self, Setup::ZooKeeper | Setup::Etcd)
+    }
+
+    /// For how long the store may be asked in vain. On ZooKeeper and etcd that is one thing after the other.
     fn patience(self) -> Duration {
-        life::STORE_TIMEOUT * if self == Setup::ZooKeeper { 4 } else { 1 }
+        life::STORE_TIMEOUT * if self.has_sessions() { 4 } else { 1 }
     }
 
     /// Whether what is held has a lease of its own, which can be extended, passed on and kept for a while.
@@ -110,9 +124,10 @@ impl Setup {
         matches!(self, Setup::Server | Setup::Redis)
     }
 
-    /// After how long everything that went wrong is over, and each side of a connection that broke knows that.
+    /// After how long everything that went wrong is over, and each side of a connection that broke knows that: whoever
+    /// asks nothing by itself finds out late.
     fn settles(self) -> Duration {
-        let found = if self == Setup::Redis { BROKEN } else { Duration::ZERO };
+        let found = if self == Setup::Server || self.is_quorum() { Duration::ZERO } else { BROKEN };
         found + Duration::from_secs(5)
     }
 }
@@ -122,6 +137,7 @@ enum Place {
     Servers(Arc<Servers>),
     Redis(Arc<Server>),
     ZooKeeper(Arc<Ensemble>),
+    Etcd(Arc<Cluster>),
 }
 
 impl Place {
@@ -130,6 +146,7 @@ impl Place {
             Place::Servers(servers) => servers.address(),
             Place::Redis(_) => Server::address(),
             Place::ZooKeeper(_) => Ensemble::address(LONGEST_TTL),
+            Place::Etcd(_) => Cluster::address(LONGEST_TTL),
         }
     }
 
@@ -139,6 +156,7 @@ impl Place {
             Place::Servers(servers) => servers.fail(),
             Place::Redis(server) => server.fail(),
             Place::ZooKeeper(ensemble) => ensemble.fail(),
+            Place::Etcd(cluster) => cluster.fail(),
         }
     }
 
@@ -148,6 +166,7 @@ impl Place {
             Place::Servers(servers) => servers.cut(),
             Place::Redis(server) => server.cut(),
             Place::ZooKeeper(ensemble) => ensemble.cut(),
+            Place::Etcd(cluster) => cluster.cut(),
         }
     }
 }
@@ -177,6 +196,7 @@ impl World {
                 Setup::Nodes(count) => Place::Servers(Servers::new(&network, seed, count)),
                 Setup::Redis => Place::Redis(Server::new(&network)),
                 Setup::ZooKeeper => Place::ZooKeeper(Ensemble::new(&network)),
+                Setup::Etcd => Place::Etcd(Cluster::new(&network)),
             },
             network,
             random: Mutex::new(Random(seed ^ 1)),
@@ -339,8 +359,10 @@ impl World {
     }
 
     async fn play(self: Arc<Self>) {
-        if let Place::ZooKeeper(ensemble) = &self.place {
-            ensemble.begin();
+        match &self.place {
+            Place::Servers(_) | Place::Redis(_) => {}
+            Place::ZooKeeper(ensemble) => ensemble.begin(),
+            Place::Etcd(cluster) => cluster.begin(),
         }
         let (looking, failing) = (self.clone(), self.clone());
         let network = tokio::spawn(self.network.clone().run(move || looking.check()));
@@ -442,6 +464,11 @@ fn nobody_believes_what_others_hold_on_redis_and_everybody_hears_again() {
 #[test]
 fn nobody_believes_what_others_hold_on_zookeeper_and_everybody_hears_again() {
     simulate_all(ZOOKEEPER_RUNS, Setup::ZooKeeper);
+}
+
+#[test]
+fn nobody_believes_what_others_hold_on_etcd_and_everybody_hears_again() {
+    simulate_all(ETCD_RUNS, Setup::Etcd);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 mod channel;
 mod client;
+#[cfg(all(test, feature = "memory", feature = "unstable-store"))]
+pub(crate) mod cluster;
 mod config;
 mod connection;
 mod grpc;

@@ -3,7 +3,6 @@
 //! after it was asked for last. Of a long one that many of this client stand in, a [copy](super::copy) is kept, for
 //! which those who come are told as well as those who go.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use etcd_client::{
     WatchResponse, WatchResponseStream,
 };
 use lockwright_machines::stores::etcd::lease::Lease;
+use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -57,9 +57,9 @@ pub(super) struct Watches {
 
 #[derive(Default)]
 struct All {
-    watches: HashMap<Target, Watch>,
+    watches: FxHashMap<Target, Watch>,
     /// What a watch is of, by its number on the stream.
-    by_id: HashMap<i64, Target>,
+    by_id: FxHashMap<i64, Target>,
     /// What is to be ended.
     ended: Vec<i64>,
     last: i64,
