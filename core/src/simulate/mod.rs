@@ -27,9 +27,9 @@ use crate::platform::simulated::network::Network;
 use crate::platform::simulated::random::{MS, Random};
 use crate::platform::simulated::sockets::BROKEN;
 use crate::platform::{clock, simulated};
-use crate::stores::etcd::cluster::Cluster;
+use crate::stores::etcd::simulated::Cluster;
 use crate::stores::redis::simulated::Server;
-use crate::stores::zookeeper::ensemble::Ensemble;
+use crate::stores::zookeeper::simulated::Ensemble;
 use crate::time::Time;
 use servers::Servers;
 

@@ -2,14 +2,14 @@
 
 mod channel;
 mod client;
-#[cfg(all(test, feature = "memory", feature = "unstable-store"))]
-pub(crate) mod cluster;
 mod config;
 mod connection;
 mod grpc;
 mod latch;
 mod lease;
 mod seats;
+#[cfg(all(test, feature = "memory", feature = "unstable-store"))]
+pub(crate) mod simulated;
 mod watches;
 
 use std::sync::Arc;

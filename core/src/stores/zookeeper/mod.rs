@@ -4,14 +4,14 @@ mod broker;
 mod client;
 mod config;
 mod driver;
-#[cfg(all(test, feature = "memory", feature = "unstable-store"))]
-pub(crate) mod ensemble;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod greeting;
 mod members;
 mod sasl;
 mod session;
+#[cfg(all(test, feature = "memory", feature = "unstable-store"))]
+pub(crate) mod simulated;
 mod wire;
 
 use std::sync::Arc;

@@ -97,10 +97,11 @@ impl Pace {
         self.tick / 2 + self.tick / 8
     }
 
-    /// When the session is to be proven alive again which is so as of `proven`, by what was sent last at `beat`: the
-    /// leader has to have heard of that first.
+    /// When the session is to be proven alive again which is so as of `proven`, by what was sent last at `beat`. Where
+    /// that proved less than a ttl, as soon as the leader has heard of it.
     pub(super) fn next_heartbeat(self, proven: Time, beat: Time) -> Time {
-        proven.after(self.heartbeat()).max(beat.after(self.hears_within() * 9 / 8))
+        let soonest = self.heartbeat().min(self.hears_within() * 9 / 8);
+        proven.after(self.heartbeat()).max(beat.after(soonest))
     }
 
     /// Whether whoever knows that it lives until `told` need not be told of `until`.
@@ -166,6 +167,16 @@ mod tests {
         heard.answered(at(4800), at(4801), pace);
         assert_eq!(lives(&mut heard, 4900), at(5350), "nor half a tick later");
         assert_eq!(lives(&mut heard, 4930), at(7930), "it has after that");
+    }
+
+    #[test]
+    fn a_session_is_proven_alive_four_times_a_ttl_and_again_soon_where_that_proved_less() {
+        for ttl in [1, 30].map(Duration::from_secs) {
+            let (pace, now) = (Pace { ttl, tick: Duration::from_secs(2) }, at(100_000));
+            assert_eq!(pace.next_heartbeat(now, now), now.after(ttl / 4), "also where a tick is longer");
+            let next = pace.next_heartbeat(now.before(ttl), now);
+            assert!(next > now && next <= now.after(pace.hears_within() * 2).min(now.after(ttl / 4)), "{next:?}");
+        }
     }
 
     #[test]
