@@ -325,6 +325,8 @@ fn a_member_whose_disk_is_full_takes_no_lock_along() {
         count.go_on("the beginning");
         disk.fill();
         until("it serves nobody", || !full.serves());
+        // It goes on voting, and a leader that only such a member follows gives up 10 s later, perhaps again and again.
+        full.kill();
         count.go_on("a disk was full");
         disk.make_room();
         full.come_back();

@@ -118,10 +118,10 @@ impl Server {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Kills it and waits until it is gone.
+    /// Kills it, unless it has ended by itself, and waits until it is gone.
     pub fn kill(&self) {
         let of = PathBuf::from("/proc").join(self.pid().as_raw_nonzero().to_string());
-        self.signal(Signal::KILL);
+        let _ = kill_process(self.pid(), Signal::KILL);
         until("it is gone", || !of.exists() || is_over(&of));
     }
 
