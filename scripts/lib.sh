@@ -48,6 +48,28 @@ need_rust() {
 # need_rust_component NAME: a minimal installation by rustup leaves clippy and rustfmt out.
 need_rust_component() { cargo "$1" --version >/dev/null 2>&1 || rustup component add "$1" || lack "rustup component add $1"; }
 
+# published COMMAND...: runs it, and what cargo builds meanwhile names no folder of this machine: the sources of a panic are those of
+# `lockwright/` or of a crate. What others get is built by this.
+published() {
+  local home=${CARGO_HOME:-$HOME/.cargo} flags crates
+  # Crates that are not here yet have no folder to be named.
+  [[ -d $home/registry/src ]] || cargo fetch --quiet --locked --manifest-path "$ROOT/Cargo.toml"
+  # Of several that fit the last one counts. A folder may have spaces in its name, which RUSTFLAGS would take apart.
+  read -ra flags <<<"${RUSTFLAGS:-}"
+  flags+=("--remap-path-prefix=$ROOT=lockwright" "--remap-path-prefix=$TARGET=target")
+  for crates in "$home"/registry/src/*; do flags+=("--remap-path-prefix=$crates=crates"); done
+  local -x CARGO_ENCODED_RUSTFLAGS
+  CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f' && echo "${flags[*]}")
+  "$@"
+}
+
+# names_no_folder FILE...: fails where one of them, which others get, names a folder of this machine.
+names_no_folder() {
+  local guilty
+  guilty=$(grep -lF -e "$ROOT/" -e "${CARGO_HOME:-$HOME/.cargo}/" "$@") || (($? == 1)) || die "$* cannot be read"
+  [[ ! $guilty ]] || die "names folders of this machine: $guilty"
+}
+
 # cargo_for TARGET COMMAND [ARGUMENT...]: cargo for another target, whose standard library need not be here.
 cargo_for() {
   local target=$1 build_std=()

@@ -78,7 +78,11 @@ case ${1:-} in
     exit
     ;;
   restart) for number in 1 2 3; do on "$number" restart >/dev/null; done ;;
-  uri) [[ -f $FOLDER/members ]] || die "zookeeper-ensemble is not running" ;;
+  uri)
+    [[ -f $FOLDER/members ]] || die "zookeeper-ensemble is not running"
+    # Whoever was killed left the file without the servers.
+    for number in 1 2 3; do on "$number" uri >/dev/null; done
+    ;;
   member)
     "$@"
     exit

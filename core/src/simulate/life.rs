@@ -82,13 +82,13 @@ impl Task {
     }
 
     async fn act(&self) {
-        let is_quorum = self.world.setup.is_quorum();
+        let has_lines = self.world.setup.has_lines();
         match self.world.below(100) {
             0..5 => self.ask().await,
             5..15 => self.acquire_both().await,
             15..25 => self.acquire_any().await,
-            25..35 if !is_quorum => self.count_down().await,
-            35..45 if !is_quorum => self.meet().await,
+            25..35 if has_lines => self.count_down().await,
+            35..45 if has_lines => self.meet().await,
             45..55 => self.resume().await,
             _ => self.acquire().await,
         }
@@ -129,8 +129,11 @@ impl Task {
     async fn ask(&self) {
         let most = self.patience();
         let asked = match self.world.below(3) {
-            0 => self.patiently("list", most, self.client.list()).await.map(|told| told.map(drop)),
-            1 => {
+            // Which keys there are memcached does not tell.
+            0 if self.world.setup != Setup::Memcached => {
+                self.patiently("list", most, self.client.list()).await.map(|told| told.map(drop))
+            }
+            0 | 1 => {
                 let lock = self.client.lock("a").build().expect("a lock");
                 self.patiently("inspect", most, lock.inspect()).await.map(|told| told.map(drop))
             }
@@ -170,9 +173,8 @@ impl Task {
 
     fn options(&self) -> AcquireOptions {
         let world = &self.world;
-        let shortest = if world.setup.is_quorum() { 600 } else { 300 };
-        let ttl = Duration::from_millis([shortest, 1000, 3000][world.below(3) as usize]);
-        let (fair, renew) = (world.chance(300) && !world.setup.is_quorum(), world.chance(900));
+        let ttl = Duration::from_millis(world.setup.ttls()[world.below(3) as usize]);
+        let (fair, renew) = (world.chance(300) && world.setup.has_lines(), world.chance(900));
         let max_hold = (renew && world.chance(100)).then(|| ttl + world.span(1000));
         AcquireOptions { ttl, fair, renew, max_hold, ..AcquireOptions::default() }
     }
@@ -190,9 +192,10 @@ impl Task {
         let (text, capacity) = NAMES[name];
         match capacity {
             1 => (self.client.lock(text), 1),
+            _ if self.world.setup == Setup::Memcached => (self.client.lock(text), 1),
             READERS if self.world.chance(300) => (self.client.rwlock(text).write(), READERS),
             READERS => (self.client.rwlock(text).read(), 1),
-            _ if self.world.setup.is_quorum() => (self.client.lock(text), 1),
+            _ if !self.world.setup.has_lines() => (self.client.lock(text), 1),
             permits => (self.client.semaphore(text, permits), 1),
         }
     }
@@ -297,7 +300,7 @@ impl Task {
         sleep(self.world.span(longest)).await;
         match self.world.below(10) {
             0 if !self.world.setup.has_sessions() => self.extend(&guard).await,
-            _ if self.world.setup.is_quorum() => {}
+            _ if !self.world.setup.has_lines() => {}
             1 | 2 if NAMES[belief.name].1 == READERS && self.world.setup != Setup::Etcd => {
                 self.change(&guard, &belief).await
             }

@@ -6,6 +6,8 @@ mod config;
 mod driver;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+#[cfg(all(test, feature = "memory", feature = "unstable-store"))]
+pub(crate) mod simulated;
 
 use std::sync::Arc;
 
