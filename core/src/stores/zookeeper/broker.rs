@@ -53,6 +53,8 @@ struct State {
     /// Directories with very many names.
     crowds: BTreeMap<Arc<str>, Crowd>,
     numbers: u64,
+    /// Of the request that left last, on whichever connection.
+    xid: i32,
     session: Option<Session>,
     /// What the leader heard of it.
     heard: Heard,
@@ -260,9 +262,9 @@ impl Broker {
         (state.seen, portions)
     }
 
-    /// Writes all that was asked for into `out`, the first request as the one behind `xid`, as if it left now; as of
-    /// when the session is proven alive, if a majority answers any of it.
-    pub(super) fn send(&self, out: &mut Vec<u8>, xid: &mut i32) -> Option<Time> {
+    /// Writes all that was asked for into `out`, as if it left now; as of when the session is proven alive, if a majority
+    /// answers any of it.
+    pub(super) fn send(&self, out: &mut Vec<u8>) -> Option<Time> {
         let mut state = locked(&self.state);
         let now = clock::now();
         let heard = state.heard.by(now, self.pace);
@@ -270,9 +272,9 @@ impl Broker {
         let proves = self.pace.proves(now, heard, timeout);
         let mut is_of_majority = false;
         let mut send = |state: &mut State, opcode, request: &Request, places| {
-            wire::request(out, *xid, opcode, request, &self.config.acl);
-            state.sent.push_back(Sent { xid: *xid, at: now, proves, opcode, path: request.key.clone(), places });
-            *xid = xid.checked_add(1).unwrap_or(1);
+            let xid = state.next_xid();
+            wire::request(out, xid, opcode, request, &self.config.acl);
+            state.sent.push_back(Sent { xid, at: now, proves, opcode, path: request.key.clone(), places });
         };
         let mut listings: Vec<(Request, SmallVec<[Place; 1]>)> = Vec::new();
         while let Some(Write { number, requests, opcodes, caller }) = state.queue.pop_front() {
@@ -305,6 +307,11 @@ impl Broker {
         }
         listings.into_iter().for_each(|(request, places)| send(&mut state, LISTING, &request, places));
         is_of_majority.then_some(proves)
+    }
+
+    /// The number of a request that is not answered to anybody.
+    pub(super) fn next_xid(&self) -> i32 {
+        locked(&self.state).next_xid()
     }
 
     /// Has the session proven alive with the next write.
@@ -464,6 +471,14 @@ fn is_kept(opcode: Opcode) -> bool {
 }
 
 impl State {
+    /// The number of the next request. It goes on where the session goes on over another connection: by it and the
+    /// session a server tells whose write is committed, and what the leader was asked by another server for the same
+    /// session may be so only now (`CommitProcessor`). With the same number it would answer what is asked there.
+    fn next_xid(&mut self) -> i32 {
+        self.xid = self.xid.checked_add(1).unwrap_or(1);
+        self.xid
+    }
+
     /// The driver itself wants something asked.
     fn ask(&mut self, requests: impl IntoIterator<Item = Request>) {
         let requests: Requests = requests.into_iter().collect();
@@ -525,13 +540,12 @@ mod tests {
     /// A broker, and a server that reads what it sends.
     struct Rig {
         broker: Broker,
-        xid: i32,
     }
 
     impl Rig {
         fn new() -> Self {
             let config = Config::read(&mut Uri::parse("zookeeper://h", ConnectOptions::default()).unwrap()).unwrap();
-            Rig { broker: Broker::new(config), xid: 1 }
+            Rig { broker: Broker::new(config) }
         }
 
         fn asks(&self, calls: &[&'static crate::protocol::Call]) -> Ticket {
@@ -539,10 +553,15 @@ mod tests {
             self.broker.ask(requests).unwrap()
         }
 
+        /// The number of the request that left last.
+        fn last(&self) -> i32 {
+            locked(&self.broker.state).xid
+        }
+
         /// The kinds of what leaves.
-        fn sends(&mut self) -> Vec<i32> {
+        fn sends(&self) -> Vec<i32> {
             let mut out = Vec::new();
-            self.broker.send(&mut out, &mut self.xid);
+            self.broker.send(&mut out);
             let (mut kinds, mut at) = (Vec::new(), 0);
             while let Some(range) = wire::first_frame(&out[at..]).unwrap() {
                 let mut from = Reader(&out[at + range.start..at + range.end]);
@@ -584,7 +603,7 @@ mod tests {
 
     #[test]
     fn who_asks_for_the_same_names_at_the_same_time_is_answered_from_one_listing() {
-        let mut rig = Rig::new();
+        let rig = Rig::new();
         let mut tickets = [(); 3].map(|()| rig.asks(&[&super::super::layouts::CREATE, &CHILDREN]));
         assert_eq!(rig.sends(), [CREATE, CREATE, CREATE, LIST], "what is listed is newer than each");
         (1..4).for_each(|xid| rig.answers(xid, None));
@@ -596,28 +615,44 @@ mod tests {
 
     #[test]
     fn what_did_not_leave_before_its_task_was_dropped_never_does() {
-        let mut rig = Rig::new();
+        let rig = Rig::new();
         drop(rig.asks(&[&super::super::layouts::CREATE]));
         let _waits = rig.asks(&[&CHILDREN]);
         assert_eq!(rig.sends(), [LIST]);
     }
 
     #[test]
+    fn requests_are_numbered_on_over_the_next_connection_so_that_no_answer_to_one_before_is_taken_for_theirs() {
+        let rig = Rig::new();
+        let mut written = Vec::new();
+        for _ in 0..2 {
+            let session = Session { id: 1, password: vec![1], timeout: Duration::from_secs(60) };
+            rig.broker.begun(session, clock::now());
+            let _asked = rig.asks(&[&super::super::layouts::CREATE]);
+            let mut out = Vec::new();
+            rig.broker.send(&mut out);
+            written.push(Reader(&out[4..]).int().unwrap());
+            rig.broker.cut(&rig.broker.lost(std::io::ErrorKind::ConnectionReset.into()));
+        }
+        assert_eq!(written, [1, 2]);
+    }
+
+    #[test]
     fn few_names_are_listed_at_once_and_very_many_once_at_a_time() {
-        let mut rig = Rig::new();
+        let rig = Rig::new();
         for (many, then) in [(5, vec![LIST]), (CROWD + 1, vec![]), (5, vec![LIST])] {
             let mut first = rig.asks(&[&CHILDREN]);
             assert_eq!(rig.sends(), [LIST]);
-            rig.answers(rig.xid - 1, Some(many));
+            rig.answers(rig.last(), Some(many));
             assert_eq!(names(&mut first), Some(many));
             let mut listed = rig.asks(&[&CHILDREN]);
             assert_eq!(rig.sends(), [LIST]);
             let mut later = [(); 2].map(|()| rig.asks(&[&CHILDREN]));
             assert_eq!(rig.sends(), then, "behind one of {many} names");
-            rig.answers(rig.xid - if then.is_empty() { 1 } else { 2 }, Some(many));
+            rig.answers(rig.last() - i32::from(!then.is_empty()), Some(many));
             assert_eq!((names(&mut listed), names(&mut later[0])), (Some(many), None));
             rig.sends();
-            rig.answers(rig.xid - 1, Some(2));
+            rig.answers(rig.last(), Some(2));
             assert_eq!(later.each_mut().map(names), [Some(2); 2]);
             // Nobody has many names in mind any more.
             assert!(locked(&rig.broker.state).is_idle() && locked(&rig.broker.state).crowds.is_empty());
@@ -626,7 +661,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_a_listing_that_did_not_leave_is_told_that_the_connection_is_gone() {
-        let mut rig = Rig::new();
+        let rig = Rig::new();
         let _first = rig.asks(&[&CHILDREN]);
         rig.sends();
         rig.answers(1, Some(CROWD + 1));

@@ -153,7 +153,6 @@ struct Connection<'a> {
     come: Vec<u8>,
     out: Vec<u8>,
     written: usize,
-    xid: i32,
     /// When something left last, and what would prove the session alive.
     said: Time,
     proven: Time,
@@ -202,7 +201,6 @@ impl<'a> Connection<'a> {
             come,
             out,
             written: 0,
-            xid: 1,
             said: sent,
             proven: Time::ZERO,
             beat: Time::ZERO,
@@ -305,7 +303,7 @@ impl<'a> Connection<'a> {
             let now = clock::now();
             self.heartbeat_if_due(now);
             let already = self.out.len();
-            if let Some(proves) = self.broker.send(&mut self.out, &mut self.xid) {
+            if let Some(proves) = self.broker.send(&mut self.out) {
                 (self.proven, self.beat) = (proves, now);
             }
             if self.out.len() > already {
@@ -424,7 +422,7 @@ impl<'a> Connection<'a> {
     /// Ends the session, so that nothing of it has to run out.
     async fn leave(&mut self) {
         let mut bytes = self.out.split_off(self.written);
-        wire::close(&mut bytes, self.xid);
+        wire::close(&mut bytes, self.broker.next_xid());
         let leave = async {
             self.pipe.write_all(&bytes).await?;
             self.pipe.flush().await?;

@@ -44,6 +44,8 @@ struct State {
     /// As it is after all that was ordered.
     tree: Tree,
     zxid: i64,
+    /// When all is committed that was ordered.
+    committed: Time,
     sessions: BTreeMap<i64, Session>,
     members: [Member; MEMBERS],
     talks: BTreeMap<Connection, Talk>,
@@ -69,6 +71,8 @@ struct Member {
     last: [Time; 2],
     /// Whose clients were heard of since the leader was told.
     touched: BTreeSet<i64>,
+    /// What its clients had it ask the leader to change, in this order.
+    writes: VecDeque<(i64, Place)>,
     /// By event, the paths that are watched and by whom.
     watches: BTreeMap<(Watch, String), BTreeSet<Connection>>,
 }
@@ -101,6 +105,7 @@ struct Place {
     member: usize,
     connection: Connection,
     number: u64,
+    xid: i32,
 }
 
 enum What {
@@ -156,6 +161,8 @@ struct Transaction {
     zxid: i64,
     millis: i64,
     session: i64,
+    /// Of the request, where somebody asked for it.
+    xid: Option<i32>,
 }
 
 type Fired = Vec<(i32, String)>;
@@ -513,13 +520,14 @@ impl Ensemble {
             run: 0,
             last: [Time::ZERO; 2],
             touched: BTreeSet::new(),
+            writes: VecDeque::new(),
             watches: BTreeMap::new(),
         });
         let (sessions, talks) = (BTreeMap::new(), BTreeMap::new());
         let ensemble = Arc::new(Ensemble {
             sockets: Mutex::default(),
             network: network.clone(),
-            state: Mutex::new(State { tree, zxid: 1, sessions, members, talks, numbers: 0 }),
+            state: Mutex::new(State { tree, zxid: 1, committed: Time::ZERO, sessions, members, talks, numbers: 0 }),
         });
         *locked(&ensemble.sockets) = Some(Sockets::new(network, &ensemble));
         ensemble
@@ -594,12 +602,13 @@ impl Ensemble {
         self.between(member, 1, event);
     }
 
-    /// The leader orders a change, and all servers make it; what became of it is for whoever asked.
+    /// The leader orders a change, and all servers make it once it is committed; what became of it is for whoever asked.
     fn order(self: &Arc<Self>, session: i64, write: Write, asked: Option<Place>) {
-        let (by, refused) = {
+        let (by, refused, due) = {
             let mut state = locked(&self.state);
             state.zxid += 1;
-            let by = Transaction { zxid: state.zxid, millis: clock::now().as_nanos() as i64 / 1_000_000, session };
+            let (millis, xid) = (clock::now().as_nanos() as i64 / 1_000_000, asked.map(|asked| asked.xid));
+            let by = Transaction { zxid: state.zxid, millis, session, xid };
             let refused = match (state.sessions.get(&session), asked) {
                 (None, Some(_)) => Some(code::SESSION_EXPIRED),
                 (Some(known), Some(from)) if from.member != known.member => Some(code::SESSION_MOVED),
@@ -611,26 +620,45 @@ impl Ensemble {
                     state.sessions.remove(&session);
                 }
             }
-            (by, refused)
+            let takes = if self.network.chance(300) { self.network.delay() } else { Duration::ZERO };
+            state.committed = state.committed.max(clock::now().after(takes));
+            (by, refused, state.committed)
         };
+        let ensemble = self.clone();
+        self.network.say(due, At::Server, move || ensemble.commit(&write, by, refused));
+    }
+
+    /// The leader tells all servers that a majority has the change.
+    fn commit(self: &Arc<Self>, write: &Write, by: Transaction, refused: Option<i32>) {
+        if locked(&self.state).zxid >> 32 != by.zxid >> 32 {
+            // Whoever leads now has it, and so have all.
+            return;
+        }
         for member in 0..MEMBERS {
             let write = write.clone();
-            self.leader_says(member, move |ensemble| ensemble.make(member, &write, by, refused, asked));
+            self.leader_says(member, move |ensemble| ensemble.make(member, &write, by, refused));
         }
     }
 
-    /// A server makes a change, tells who watches it, and answers who asked it for that.
-    fn make(&self, member: usize, write: &Write, by: Transaction, refused: Option<i32>, asked: Option<Place>) {
+    /// A server makes a change, unless it was restarted with it, tells who watches it, and answers who asked it for that:
+    /// what it asked first, if that is of the same session and number.
+    fn make(&self, member: usize, write: &Write, by: Transaction, refused: Option<i32>) {
         let mut said = Said::default();
         {
             let mut state = locked(&self.state);
             let made = &mut state.members[member];
+            if by.zxid <= made.zxid {
+                return;
+            }
             made.zxid = by.zxid;
+            let is_it = |(session, asked): &&(i64, Place)| *session == by.session && Some(asked.xid) == by.xid;
+            let is_its = made.writes.front().filter(is_it).is_some();
+            let asked = if is_its { made.writes.pop_front() } else { None };
             let mut fired = Fired::new();
             let answer = refused.map_or_else(|| made.tree.perform(write, by, &mut fired), Err);
             made.fire(&fired, &mut said);
             let is_end = matches!(write, Write::End) && refused.is_none();
-            if let Some(Place { connection, number, .. }) = asked.filter(|asked| asked.member == member) {
+            if let Some((_, Place { connection, number, .. })) = asked {
                 let what = if is_end { What::Closed } else { What::Answered(answer) };
                 state.tell(connection, number, what, &mut said);
             } else if is_end {
@@ -720,7 +748,7 @@ impl Ensemble {
             _ => None,
         };
         let (mut said, is_read) = (Said::default(), read.is_some());
-        let (member, number) = {
+        let place = {
             let mut state = locked(&self.state);
             state.numbers += 1;
             let number = state.numbers;
@@ -728,27 +756,36 @@ impl Ensemble {
             talk.asked.push_back(Asked { number, xid, what: read.map_or(What::Waits, What::Read) });
             let member = talk.member;
             state.members[member].touched.insert(session);
+            let place = Place { member, connection, number, xid };
+            if write.is_some() {
+                state.members[member].writes.push_back((session, place));
+            }
             state.answer(connection, &mut said);
-            (member, number)
+            place
         };
         self.say(said);
         match write {
             _ if is_read => {}
-            Some(write) => self.asks_leader(member, move |ensemble| {
-                ensemble.order(session, write, Some(Place { member, connection, number }));
-            }),
-            // The server has all that was ordered until then when it hears of this.
-            None => self.asks_leader(member, move |ensemble| {
-                ensemble.leader_says(member, move |ensemble| {
-                    let mut said = Said::default();
-                    let mut body = Vec::new();
-                    body.text("/");
-                    locked(&ensemble.state).tell(connection, number, What::Answered(Ok(body)), &mut said);
-                    ensemble.say(said);
-                });
-            }),
+            Some(write) => {
+                self.asks_leader(place.member, move |ensemble| ensemble.order(session, write, Some(place)));
+            }
+            None => self.asks_leader(place.member, move |ensemble| ensemble.sync(place)),
         }
         Ok(())
+    }
+
+    /// A server has all that was ordered until now when it hears of this.
+    fn sync(self: &Arc<Self>, Place { member, connection, number, .. }: Place) {
+        let has_all = move |ensemble: &Arc<Self>| {
+            let mut said = Said::default();
+            let mut body = Vec::new();
+            body.text("/");
+            locked(&ensemble.state).tell(connection, number, What::Answered(Ok(body)), &mut said);
+            ensemble.say(said);
+        };
+        let due = locked(&self.state).committed.max(clock::now());
+        let ensemble = self.clone();
+        self.network.say(due, At::Server, move || ensemble.leader_says(member, has_all));
     }
 
     /// The servers tell the leader of whom they heard.
@@ -807,6 +844,7 @@ impl Ensemble {
                 known.run += 1;
                 (known.tree, known.zxid) = (tree.clone(), *zxid);
                 known.touched.clear();
+                known.writes.clear();
                 known.watches.clear();
                 talks.retain(|_, talk| talk.member != number);
             }
