@@ -531,3 +531,29 @@ fn a_machine_that_is_suspended_during_a_ping_finds_that_locks_can_be_had() {
         pings.await.expect("no panic").expect("an answer");
     });
 }
+
+#[test]
+fn a_machine_that_is_suspended_while_it_reads_the_clock_of_a_memcached_stores_nothing_for_ever() {
+    simulated::run(async {
+        let network = Network::new(1);
+        let _server = Memcached::new(&network);
+        network.calm_down();
+        drop(tokio::spawn(network.clone().run(|| ())));
+        let address = Memcached::address(LONGEST_TTL);
+        let client: Client = Client::open(Some(&address), ConnectOptions::default()).expect("a client");
+        let lock = client.lock("a").build().expect("a lock");
+        let held = lock.acquire().await.expect("a guard");
+        assert_eq!(held.release().await.expect("an answer"), ReleaseOutcome::Released);
+        // Then the clock has to be read again.
+        sleep(Duration::from_secs(60)).await;
+        let acquiring = tokio::spawn(async move { lock.acquire().await });
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        network.suspend(Duration::from_secs(60));
+        // It may be too late for this one. The server takes nothing that never ends.
+        drop(timeout(ENDS, acquiring).await.expect("an answer").expect("no panic"));
+        let held = client.lock("a").build().expect("a lock").acquire().await.expect("a guard");
+        assert_eq!(held.release().await.expect("an answer"), ReleaseOutcome::Released);
+    });
+}

@@ -171,7 +171,7 @@ impl Connection {
         while !writes.is_empty() {
             self.look_at_the_clock(broker, writes).await?;
             let mut out = Vec::new();
-            let asked = self.write(&mut out, writes)?;
+            let asked = self.write(broker, &mut out, writes)?;
             let patience = broker.config.response_timeout;
             let lost = |error| broker.lost(error);
             let written = timeout(patience, self.stream.write_all(&out)).await;
@@ -219,7 +219,7 @@ impl Connection {
     }
 
     /// Writes what has no answer yet, but not more than the server takes without being read.
-    fn write(&self, out: &mut Vec<u8>, writes: &mut [Partly]) -> Result<Vec<Asked>> {
+    fn write(&self, broker: &Broker, out: &mut Vec<u8>, writes: &mut [Partly]) -> Result<Vec<Asked>> {
         let (now, mut asked) = (clock::now(), Vec::new());
         for (index, one) in writes.iter_mut().enumerate() {
             let open: SmallVec<[&Request; 1]> = one.write.requests.iter().skip(one.replies.len()).collect();
@@ -228,7 +228,12 @@ impl Connection {
                     return Ok(asked);
                 }
                 let ttl = wire::keeps(request).map(Duration::from_secs);
-                let end = self.clock.end(now, ttl.unwrap_or_default()).unwrap_or_default();
+                let end = match ttl {
+                    // Without an end it would lie there for ever. The machine may have been suspended since the clock
+                    // was read.
+                    Some(ttl) => self.clock.end(now, ttl).ok_or_else(|| broker.lost(io::ErrorKind::TimedOut.into()))?,
+                    None => 0,
+                };
                 let sending = Sending { dialect: self.dialect, connection: self.number, end };
                 let (expected, reply) = match wire::write(out, request, sending)? {
                     Written::Asked(expected) => (Some(expected), None),

@@ -1,7 +1,7 @@
 //! A server on the simulated network, as memcached is: one command after the other, values that end when its clock
 //! shows a second, and a number for each value that it stored. It is neither full nor restarted, since it would forget
-//! what is held, which nobody is kept from (see the page of the store). Its clock is a little faster or slower than that
-//! of its clients. Some have no meta commands.
+//! what is held, which nobody is kept from (see the page of the store). Its clock is a little faster or slower than
+//! that of its clients. Some have no meta commands.
 //!
 //! Sources: `protocol.txt`, and `proto_text.c`, `proto_parser.c`, `items.c` and `memcached.c` (`realtime`,
 //! `clock_handler`) of memcached 1.6.18.
