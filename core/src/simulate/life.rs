@@ -174,7 +174,8 @@ impl Task {
     fn options(&self) -> AcquireOptions {
         let world = &self.world;
         let ttl = Duration::from_millis(world.setup.ttls()[world.below(3) as usize]);
-        let (fair, renew) = (world.chance(300) && world.setup.has_lines(), world.chance(900));
+        let renew = world.chance(if world.setup.has_lines() { 900 } else { 600 });
+        let fair = world.chance(300) && world.setup.has_lines();
         let max_hold = (renew && world.chance(100)).then(|| ttl + world.span(1000));
         AcquireOptions { ttl, fair, renew, max_hold, ..AcquireOptions::default() }
     }
@@ -296,7 +297,9 @@ impl Task {
     }
 
     async fn use_it(&self, mut guard: Guard, belief: Arc<Belief>) {
-        let longest = if self.world.chance(100) { 4000 } else { 300 };
+        // Without lines fewer come, and what lies there is the longer the same.
+        let is_long = self.world.chance(if self.world.setup.has_lines() { 100 } else { 400 });
+        let longest = if is_long { 4000 } else { 300 };
         sleep(self.world.span(longest)).await;
         match self.world.below(10) {
             0 if !self.world.setup.has_sessions() => self.extend(&guard).await,

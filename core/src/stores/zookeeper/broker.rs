@@ -262,8 +262,8 @@ impl Broker {
         (state.seen, portions)
     }
 
-    /// Writes all that was asked for into `out`, as if it left now; as of when the session is proven alive, if a majority
-    /// answers any of it.
+    /// Writes all that was asked for into `out`, as if it left now; as of when the session is proven alive, if a
+    /// majority answers any of it.
     pub(super) fn send(&self, out: &mut Vec<u8>) -> Option<Time> {
         let mut state = locked(&self.state);
         let now = clock::now();

@@ -602,7 +602,8 @@ impl Ensemble {
         self.between(member, 1, event);
     }
 
-    /// The leader orders a change, and all servers make it once it is committed; what became of it is for whoever asked.
+    /// The leader orders a change, and all servers make it once it is committed; what became of it is for whoever
+    /// asked.
     fn order(self: &Arc<Self>, session: i64, write: Write, asked: Option<Place>) {
         let (by, refused, due) = {
             let mut state = locked(&self.state);
@@ -640,8 +641,8 @@ impl Ensemble {
         }
     }
 
-    /// A server makes a change, unless it was restarted with it, tells who watches it, and answers who asked it for that:
-    /// what it asked first, if that is of the same session and number.
+    /// A server makes a change, unless it was restarted with it, tells who watches it, and answers who asked it for
+    /// that: what it asked first, if that is of the same session and number.
     fn make(&self, member: usize, write: &Write, by: Transaction, refused: Option<i32>) {
         let mut said = Said::default();
         {
