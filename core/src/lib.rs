@@ -47,6 +47,7 @@ pub mod require;
     feature = "memory",
     feature = "unstable-store",
     feature = "etcd",
+    feature = "memcached",
     feature = "redis",
     feature = "zookeeper"
 ))]
