@@ -72,7 +72,7 @@ impl State {
 
     fn store(&mut self, key: &str, end: &str, value: String) -> &'static str {
         let end: i64 = end.parse().expect("when it ends");
-        assert!(end < 0 || end > LONGEST_SPAN, "{end} is a span of time");
+        assert!(!(0..=LONGEST_SPAN).contains(&end), "{end} is a span of time");
         self.stored += 1;
         self.items.insert(key.to_owned(), Item { value, number: self.stored, end });
         "STORED\r\n"
