@@ -192,7 +192,9 @@ async fn those_who_do_not_get_it_are_counted_by_reason() {
         let seeker = seeker.clone();
         async move { seeker.lock("refused").acquire().await.unwrap_err() }
     });
-    wait_until(|| seeker.metrics().waiting == 1);
+    // The last of these is counted once the store said that it is held.
+    wait_until(|| seeker.metrics().contended == 3);
+    assert_eq!(seeker.metrics().waiting, 1);
     seeker.close().await;
     waiting.await.unwrap();
     for reason in ["taken", "timeout", "cancelled", "closed"] {
