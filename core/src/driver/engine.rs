@@ -868,7 +868,8 @@ impl Engine {
         requests: &Requests,
         latest: Option<Time>,
     ) -> Result<(Time, Vec<Reply>)> {
-        let give_up = latest.map_or(self.silent_until(), |latest| latest.min(self.silent_until()));
+        let silent_until = self.silent_until();
+        let give_up = latest.map_or(silent_until, |latest| latest.min(silent_until));
         let mut told = None;
         loop {
             let limit = self.limit(clock::now(), None).min(give_up);

@@ -185,10 +185,10 @@ impl Place {
     fn cut(&self) {
         match self {
             Place::Servers(servers) => servers.cut(),
-            Place::Redis(server) => server.cut(),
-            Place::Memcached(server) => server.cut(),
-            Place::ZooKeeper(ensemble) => ensemble.cut(),
-            Place::Etcd(cluster) => cluster.cut(),
+            Place::Redis(server) => server.sockets.cut(None),
+            Place::Memcached(server) => server.sockets.cut(None),
+            Place::ZooKeeper(ensemble) => ensemble.sockets.cut(None),
+            Place::Etcd(cluster) => cluster.sockets.cut(None),
         }
     }
 }
@@ -511,20 +511,18 @@ fn nobody_believes_what_others_hold_on_a_majority_of_nodes() {
     simulate_locks(QUORUM_RUNS, Setup::Nodes(NODES));
 }
 
-/// A client of a server that is well.
-fn well(seed: u64) -> (Arc<Network>, Client) {
-    let network = Network::new(seed);
-    let servers = Servers::new(&network, seed, 1);
+/// A client of servers on a network that is well.
+fn well(network: &Arc<Network>, address: &str) -> Client {
     network.calm_down();
     drop(tokio::spawn(network.clone().run(|| ())));
-    let client = Client::open(Some(&servers.address()), ConnectOptions::default()).expect("a client");
-    (network, client)
+    Client::open(Some(address), ConnectOptions::default()).expect("a client")
 }
 
 #[test]
 fn a_machine_that_is_suspended_during_a_ping_finds_that_locks_can_be_had() {
     simulated::run(async {
-        let (network, client) = well(u64::MAX);
+        let network = Network::new(u64::MAX);
+        let client = well(&network, &Servers::new(&network, u64::MAX, 1).address());
         let pings = tokio::spawn(async move { client.ping().await });
         tokio::task::yield_now().await;
         network.suspend(Duration::from_secs(3600));
@@ -537,10 +535,7 @@ fn a_machine_that_is_suspended_while_it_reads_the_clock_of_a_memcached_stores_no
     simulated::run(async {
         let network = Network::new(1);
         let _server = Memcached::new(&network);
-        network.calm_down();
-        drop(tokio::spawn(network.clone().run(|| ())));
-        let address = Memcached::address(LONGEST_TTL);
-        let client: Client = Client::open(Some(&address), ConnectOptions::default()).expect("a client");
+        let client = well(&network, &Memcached::address(LONGEST_TTL));
         let lock = client.lock("a").build().expect("a lock");
         let held = lock.acquire().await.expect("a guard");
         assert_eq!(held.release().await.expect("an answer"), ReleaseOutcome::Released);

@@ -165,7 +165,7 @@ impl Servers {
     /// clients to a node, which is restarted.
     pub(super) fn fail(&self) {
         let wires: Vec<_> = locked(&self.wires).iter().filter_map(Weak::upgrade).collect();
-        let which = self.network.below(wires.len().max(1) as u64).as_nanos() as usize;
+        let which = self.network.one_of(wires.len());
         let refuses = if self.network.chance(500) { self.network.below(4 * SECOND) } else { Duration::ZERO };
         let Some(wire) = wires.get(which) else { return };
         if self.all.len() == 1 || self.network.chance(700) {

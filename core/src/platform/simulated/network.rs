@@ -72,6 +72,11 @@ impl Network {
         Duration::from_nanos(locked(&self.random).below(end))
     }
 
+    /// The place of one among so many: the first also where there is none.
+    pub(crate) fn one_of(&self, count: usize) -> usize {
+        self.below(count.max(1) as u64).as_nanos() as usize
+    }
+
     /// The next that is due by `end`, there or anywhere.
     fn next(&self, end: Time, there: Option<At>) -> Option<(Time, Event)> {
         let mut events = locked(&self.events);

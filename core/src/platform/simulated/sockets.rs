@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -85,14 +85,18 @@ pub(crate) fn host(server: usize) -> String {
 
 impl Sockets {
     /// Where `host` listens; the clients of this thread connect there.
-    pub(crate) fn new(network: &Arc<Network>, host: &Arc<impl Host + 'static>) -> Arc<Self> {
+    pub(crate) fn new(network: &Arc<Network>, host: Weak<impl Host + 'static>) -> Arc<Self> {
         let sockets = Arc::new(Sockets { network: network.clone(), state: Mutex::default() });
-        let (dialled, host): (_, Arc<dyn Host>) = (sockets.clone(), host.clone());
+        let (dialled, host): (_, Weak<dyn Host>) = (sockets.clone(), host);
         simulated::dials_by(move |address| Box::pin(dialled.clone().dial(address, host.clone())));
         sockets
     }
 
-    async fn dial(self: Arc<Self>, address: SocketAddr, host: Arc<dyn Host>) -> io::Result<Box<dyn simulated::Socket>> {
+    async fn dial(
+        self: Arc<Self>,
+        address: SocketAddr,
+        host: Weak<dyn Host>,
+    ) -> io::Result<Box<dyn simulated::Socket>> {
         let IpAddr::V4(ip) = address.ip() else { return Err(io::ErrorKind::AddrNotAvailable.into()) };
         let server = usize::from(ip.octets()[3]);
         if self.network.chance(20) {
@@ -100,6 +104,7 @@ impl Sockets {
             std::future::pending::<()>().await;
         }
         simulated::sleep_until(clock::now().after(self.network.delay())).await;
+        let Some(host) = host.upgrade() else { return Err(io::ErrorKind::ConnectionRefused.into()) };
         let line = {
             let mut state = locked(&self.state);
             let now = clock::now();
@@ -152,9 +157,10 @@ impl Sockets {
         line.arrives(TO_CLIENT, |line| line.ends(End::Closed));
     }
 
-    /// Nobody is let in by that server for so long.
-    pub(crate) fn refuse(&self, server: usize, span: Duration) {
+    /// Nobody is let in by that server for so long, and the connections to it break.
+    pub(crate) fn shut_out(&self, server: usize, span: Duration) {
         locked(&self.state).refuse_until.insert(server, clock::now().after(span));
+        self.cut(Some(server));
     }
 
     /// The connections to that server, or to all, break.
@@ -175,7 +181,7 @@ impl Sockets {
 
     fn one(&self) -> Option<Arc<Line>> {
         let mut lines = self.lines();
-        let one = self.network.below(lines.len().max(1) as u64).as_nanos() as usize;
+        let one = self.network.one_of(lines.len());
         (one < lines.len()).then(|| lines.swap_remove(one))
     }
 

@@ -25,7 +25,7 @@ const LONGEST_SPAN: i64 = 60 * 60 * 24 * 30;
 
 /// See the [module](self).
 pub(crate) struct Server {
-    sockets: Mutex<Option<Arc<Sockets>>>,
+    pub(crate) sockets: Arc<Sockets>,
     network: Arc<Network>,
     state: Mutex<State>,
 }
@@ -140,9 +140,11 @@ impl Server {
             stored: 0,
             talks: BTreeMap::new(),
         };
-        let server = Arc::new(Server { sockets: Mutex::default(), network: network.clone(), state: Mutex::new(state) });
-        *locked(&server.sockets) = Some(Sockets::new(network, &server));
-        server
+        Arc::new_cyclic(|me| Server {
+            sockets: Sockets::new(network, me.clone()),
+            network: network.clone(),
+            state: Mutex::new(state),
+        })
     }
 
     /// Where clients find it, whose locks have that ttl where nothing else is said.
@@ -150,17 +152,13 @@ impl Server {
         format!("memcached://{}?ttl={}s", host(0), ttl.as_secs())
     }
 
-    fn sockets(&self) -> Arc<Sockets> {
-        locked(&self.sockets).clone().expect("they are there")
-    }
-
     /// It ends one of its connections, as where it has as many as it takes.
     fn end_one(&self) {
         let talks: Vec<_> = locked(&self.state).talks.keys().copied().collect();
-        let at = self.network.below(talks.len().max(1) as u64).as_nanos() as usize;
+        let at = self.network.one_of(talks.len());
         if let Some(connection) = talks.get(at) {
             locked(&self.state).talks.remove(connection);
-            self.sockets().close(*connection);
+            self.sockets.close(*connection);
         }
     }
 
@@ -168,18 +166,12 @@ impl Server {
     pub(crate) fn fail(&self) {
         match self.network.below(10).as_nanos() {
             0 => {
-                self.sockets().refuse(0, self.network.below(4 * SECOND));
-                self.sockets().cut(Some(0));
+                self.sockets.shut_out(0, self.network.below(4 * SECOND));
             }
             1 | 2 => self.end_one(),
-            3 | 4 => self.sockets().go_silent(),
-            _ => self.sockets().cut_one(),
+            3 | 4 => self.sockets.go_silent(),
+            _ => self.sockets.cut_one(),
         }
-    }
-
-    /// All connections break.
-    pub(crate) fn cut(&self) {
-        self.sockets().cut(None);
     }
 }
 
@@ -191,7 +183,7 @@ impl Host for Server {
     fn came(self: Arc<Self>, connection: Connection, bytes: &[u8]) {
         let said = locked(&self.state).come(connection, bytes);
         if !said.is_empty() {
-            self.sockets().send(connection, said.into_bytes());
+            self.sockets.send(connection, said.into_bytes());
         }
     }
 

@@ -37,7 +37,7 @@ const CLOCK: StoreTime = StoreTime(1_800_000_000_000_000);
 
 /// See the [module](self).
 pub(crate) struct Server {
-    sockets: Mutex<Option<Arc<Sockets>>>,
+    pub(crate) sockets: Arc<Sockets>,
     network: Arc<Network>,
     state: Mutex<State>,
 }
@@ -338,8 +338,8 @@ impl State {
 impl Server {
     /// One on this network.
     pub(crate) fn new(network: &Arc<Network>) -> Arc<Self> {
-        let server = Arc::new(Server {
-            sockets: Mutex::default(),
+        Arc::new_cyclic(|me| Server {
+            sockets: Sockets::new(network, me.clone()),
             network: network.clone(),
             state: Mutex::new(State {
                 run: 1,
@@ -350,18 +350,12 @@ impl Server {
                 stands_until: Time::ZERO,
                 come: VecDeque::new(),
             }),
-        });
-        *locked(&server.sockets) = Some(Sockets::new(network, &server));
-        server
+        })
     }
 
     /// Where clients find it.
     pub(crate) fn address() -> String {
         format!("redis://{}", host(0))
-    }
-
-    fn sockets(&self) -> Arc<Sockets> {
-        locked(&self.sockets).clone().expect("they are there")
     }
 
     /// Something came, which it looks at as soon as it does anything.
@@ -371,7 +365,7 @@ impl Server {
     }
 
     fn look(&self) {
-        let sockets = self.sockets();
+        let sockets = &self.sockets;
         loop {
             let said = {
                 let mut state = locked(&self.state);
@@ -414,17 +408,16 @@ impl Server {
             state.talks.clear();
             state.come.clear();
         }
-        self.sockets().refuse(0, down);
-        self.sockets().cut(Some(0));
+        self.sockets.shut_out(0, down);
     }
 
     /// It ends one of its connections, as an administrator may have it do.
     fn end_one(&self) {
         let talks: Vec<_> = locked(&self.state).talks.keys().copied().collect();
-        let at = self.network.below(talks.len().max(1) as u64).as_nanos() as usize;
+        let at = self.network.one_of(talks.len());
         if let Some(connection) = talks.get(at) {
             locked(&self.state).talks.remove(connection);
-            self.sockets().close(*connection);
+            self.sockets.close(*connection);
         }
     }
 
@@ -434,20 +427,14 @@ impl Server {
         match self.network.below(14).as_nanos() {
             0 | 1 => self.restart(),
             2 => {
-                self.sockets().refuse(0, self.network.below(4 * SECOND));
-                self.sockets().cut(Some(0));
+                self.sockets.shut_out(0, self.network.below(4 * SECOND));
             }
             3 => self.stand_still(self.network.below(3 * SECOND)),
             4 => self.end_one(),
             5 => locked(&self.state).scripts.clear(),
-            6 | 7 => self.sockets().go_silent(),
-            _ => self.sockets().cut_one(),
+            6 | 7 => self.sockets.go_silent(),
+            _ => self.sockets.cut_one(),
         }
-    }
-
-    /// All connections break.
-    pub(crate) fn cut(&self) {
-        self.sockets().cut(None);
     }
 }
 

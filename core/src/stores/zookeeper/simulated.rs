@@ -35,7 +35,7 @@ const CHILDREN: i32 = 4;
 
 /// See the [module](self).
 pub(crate) struct Ensemble {
-    sockets: Mutex<Option<Arc<Sockets>>>,
+    pub(crate) sockets: Arc<Sockets>,
     network: Arc<Network>,
     state: Mutex<State>,
 }
@@ -524,13 +524,11 @@ impl Ensemble {
             watches: BTreeMap::new(),
         });
         let (sessions, talks) = (BTreeMap::new(), BTreeMap::new());
-        let ensemble = Arc::new(Ensemble {
-            sockets: Mutex::default(),
+        Arc::new_cyclic(|me| Ensemble {
+            sockets: Sockets::new(network, me.clone()),
             network: network.clone(),
             state: Mutex::new(State { tree, zxid: 1, committed: Time::ZERO, sessions, members, talks, numbers: 0 }),
-        });
-        *locked(&ensemble.sockets) = Some(Sockets::new(network, &ensemble));
-        ensemble
+        })
     }
 
     /// Begins to do what it does by itself.
@@ -546,10 +544,6 @@ impl Ensemble {
         format!("zookeeper://{}/?ttl={}ms&tick={}ms", hosts.join(","), ttl.as_millis(), TICK.as_millis())
     }
 
-    fn sockets(&self) -> Arc<Sockets> {
-        locked(&self.sockets).clone().expect("they are there")
-    }
-
     fn every(self: Arc<Self>, span: Duration, does: fn(&Arc<Self>)) {
         let network = self.network.clone();
         let again = move || {
@@ -560,7 +554,7 @@ impl Ensemble {
     }
 
     fn say(&self, said: Said) {
-        let sockets = self.sockets();
+        let sockets = &self.sockets;
         said.bytes.into_iter().for_each(|(connection, bytes)| sockets.send(connection, bytes));
         for connection in said.ended {
             self.forget(connection);
@@ -828,7 +822,7 @@ impl Ensemble {
     /// A server is restarted and has what the leader has; or all have another leader, who keeps each session for as
     /// long again.
     fn restart(self: &Arc<Self>, member: Option<usize>) {
-        let sockets = self.sockets();
+        let sockets = &self.sockets;
         let down = self.network.below(2_000_000_000);
         {
             let mut state = locked(&self.state);
@@ -851,8 +845,7 @@ impl Ensemble {
             }
         }
         for number in (0..MEMBERS).filter(|number| member.is_none_or(|member| member == *number)) {
-            sockets.refuse(number, down);
-            sockets.cut(Some(number));
+            sockets.shut_out(number, down);
         }
     }
 
@@ -867,22 +860,16 @@ impl Ensemble {
     /// Something goes wrong: connections break, a server is restarted, cut off from the others or lets nobody in, or
     /// another one leads.
     pub(crate) fn fail(self: &Arc<Self>) {
-        let member = self.network.below(MEMBERS as u64).as_nanos() as usize;
+        let member = self.network.one_of(MEMBERS);
         match self.network.below(12).as_nanos() {
             0 => self.restart(None),
             1 | 2 => self.restart(Some(member)),
             3 => {
-                self.sockets().refuse(member, self.network.below(4_000_000_000));
-                self.sockets().cut(Some(member));
+                self.sockets.shut_out(member, self.network.below(4_000_000_000));
             }
             4 | 5 => self.part(member),
-            _ => self.sockets().cut_one(),
+            _ => self.sockets.cut_one(),
         }
-    }
-
-    /// All connections break.
-    pub(crate) fn cut(&self) {
-        self.sockets().cut(None);
     }
 }
 

@@ -59,7 +59,7 @@ const TOO_MANY: Said = Said::Error(8, "etcdserver: too many requests");
 
 /// See the [module](self).
 pub(crate) struct Cluster {
-    sockets: Mutex<Option<Arc<Sockets>>>,
+    pub(crate) sockets: Arc<Sockets>,
     network: Arc<Network>,
     state: Mutex<State>,
     talks: Mutex<BTreeMap<Connection, Talk>>,
@@ -132,14 +132,12 @@ impl Cluster {
         });
         let leases = BTreeMap::new();
         let state = State { kv, leases, members, leader: 0, term: 1, leads_from: Time::ZERO, numbers: 0 };
-        let cluster = Arc::new(Cluster {
-            sockets: Mutex::default(),
+        Arc::new_cyclic(|me| Cluster {
+            sockets: Sockets::new(network, me.clone()),
             network: network.clone(),
             state: Mutex::new(state),
             talks: Mutex::default(),
-        });
-        *locked(&cluster.sockets) = Some(Sockets::new(network, &cluster));
-        cluster
+        })
     }
 
     /// Begins to do what it does by itself.
@@ -154,10 +152,6 @@ impl Cluster {
         format!("etcd://{}/?ttl={}ms", hosts.join(","), ttl.as_millis())
     }
 
-    fn sockets(&self) -> Arc<Sockets> {
-        locked(&self.sockets).clone().expect("they are there")
-    }
-
     /// Has a connection go on after something came, or is to be said.
     fn go_on(self: &Arc<Self>, connection: Connection, with: impl FnOnce(&mut Talk)) {
         let (member, heard, leaves, is_over) = {
@@ -167,7 +161,7 @@ impl Cluster {
             (talk.member, talk.go_on(), talk.leaves(), talk.is_over())
         };
         if !leaves.is_empty() {
-            self.sockets().send(connection, leaves);
+            self.sockets.send(connection, leaves);
         }
         for heard in heard {
             match heard {
@@ -177,7 +171,7 @@ impl Cluster {
         }
         if is_over {
             self.forget(connection);
-            self.sockets().close(connection);
+            self.sockets.close(connection);
         }
     }
 
@@ -604,7 +598,7 @@ impl Cluster {
     }
 
     fn stop(self: &Arc<Self>, member: usize) {
-        let (sockets, down) = (self.sockets(), self.network.below(2 * SECOND));
+        let (sockets, down) = (&self.sockets, self.network.below(2 * SECOND));
         if locked(&self.state).leader == member {
             self.elect();
         }
@@ -616,29 +610,22 @@ impl Cluster {
             known.watches.clear();
         }
         locked(&self.talks).retain(|_, talk| talk.member != member);
-        sockets.refuse(member, down);
-        sockets.cut(Some(member));
+        sockets.shut_out(member, down);
     }
 
     /// Something goes wrong: connections break, a member is restarted, lets nobody in or is cut off from the leader, or
     /// another one leads.
     pub(crate) fn fail(self: &Arc<Self>) {
-        let member = self.network.below(MEMBERS as u64).as_nanos() as usize;
+        let member = self.network.one_of(MEMBERS);
         match self.network.below(12).as_nanos() {
             0 | 1 => self.elect(),
             2 | 3 => self.restart(member),
             4 => {
-                self.sockets().refuse(member, self.network.below(4 * SECOND));
-                self.sockets().cut(Some(member));
+                self.sockets.shut_out(member, self.network.below(4 * SECOND));
             }
             5 | 6 => self.cut_off(member, self.network.below(5 * SECOND)),
-            _ => self.sockets().cut_one(),
+            _ => self.sockets.cut_one(),
         }
-    }
-
-    /// All connections break.
-    pub(crate) fn cut(&self) {
-        self.sockets().cut(None);
     }
 }
 
