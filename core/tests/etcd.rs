@@ -8,11 +8,11 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use etcd_client::{Compare, CompareOp, EventType, Txn, TxnOp, WatchOptions};
-use lockwright::Kind;
 use lockwright::blocking::Client;
 use lockwright::finding::Severity;
 use lockwright::kit;
 use lockwright::lease::{LossReason, ReleaseOutcome};
+use lockwright::{Arrival, Kind};
 use one_server::{client, is_taken_and_given_back, name, until};
 
 mod one_server;
@@ -747,18 +747,29 @@ fn a_place_that_was_given_up_is_another_ones_and_a_time_limit_tells_the_truth() 
     drop(cancelled);
     until("it is given up", || theirs.waiting().unwrap() == 0);
     assert_eq!(there.barrier(&name, 61).build().unwrap_err().kind(), Kind::Unsupported);
-    let mut passed = 0;
+    let [mut passed, mut told] = [0, 0];
     for round in 0..16_u64 {
         let waits = {
             let theirs = theirs.clone();
-            std::thread::spawn(move || theirs.wait_within(Some(Duration::from_millis(300))).unwrap())
+            std::thread::spawn(move || theirs.wait_within(Some(Duration::from_millis(300))))
         };
         std::thread::sleep(Duration::from_millis(270 + round * 3));
-        let other = mine.wait_within(Some(Duration::from_millis(500))).unwrap();
-        assert_eq!(waits.join().unwrap().map(|arrival| arrival.generation), other.map(|arrival| arrival.generation));
-        passed += u32::from(other.is_some());
-        assert_eq!(mine.waiting().unwrap(), 0);
+        let other = mine.wait_within(Some(Duration::from_millis(500)));
+        // A machine or a disk that stands still for so long is a store that did not answer in time, which says nothing.
+        let silent = |seen: &lockwright::Result<_>| seen.as_ref().is_err_and(|error| error.kind() == Kind::Unavailable);
+        let waited = waits.join().unwrap();
+        if !silent(&waited) && !silent(&other) {
+            let generation =
+                |seen: lockwright::Result<Option<Arrival>>| seen.unwrap().map(|arrival| arrival.generation);
+            let [waited, other] = [waited, other].map(generation);
+            assert_eq!(waited, other);
+            passed += u32::from(other.is_some());
+            told += 1;
+            assert_eq!(mine.waiting().unwrap(), 0);
+        }
+        until("nobody waits", || mine.waiting().unwrap() == 0);
     }
+    assert!(told > 8, "of 16 rounds only {told} were told how they ended");
     assert!(passed > 0, "nobody passed");
     let held = here.lock(&format!("{name}/lock")).acquire().unwrap();
     let of_lock = there.barrier(&format!("{name}/lock"), 1).ttl(Duration::from_secs(3)).build().unwrap();
