@@ -2,7 +2,7 @@
 //! again.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::{Arc, Weak};
 
 use hashbrown::HashTable;
@@ -11,6 +11,12 @@ use crate::protocol::AttemptId;
 
 /// Of what nobody names any more so much is kept.
 pub(super) const RECENT: usize = 64;
+
+#[cfg(not(test))]
+type Hasher = std::hash::RandomState;
+/// Of the same seed a simulation plays the same.
+#[cfg(test)]
+type Hasher = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
 /// What knows the key that it is found by.
 pub(super) trait Keyed {
@@ -23,10 +29,10 @@ pub(super) struct Entries<E> {
     one_of_key: HashTable<Weak<E>>,
     /// The others of a key, by the same hash: one for each further layout in use under it, and one for each acquisition
     /// of what several may hold.
-    others_of_key: HashMap<u64, Vec<Weak<E>>>,
+    others_of_key: HashMap<u64, Vec<Weak<E>>, Hasher>,
     /// Those of one acquisition each, by the attempt that waits: there may be very many of one key.
     by_attempt: HashMap<AttemptId, Weak<E>>,
-    hasher: RandomState,
+    hasher: Hasher,
     recent: VecDeque<Arc<E>>,
 }
 
@@ -124,9 +130,9 @@ impl<E> Default for Entries<E> {
     fn default() -> Self {
         Entries {
             one_of_key: HashTable::new(),
-            others_of_key: HashMap::new(),
+            others_of_key: HashMap::default(),
             by_attempt: HashMap::new(),
-            hasher: RandomState::new(),
+            hasher: Hasher::default(),
             recent: VecDeque::new(),
         }
     }

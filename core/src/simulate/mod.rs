@@ -214,8 +214,8 @@ impl World {
         Arc::new(World {
             setup,
             place: match setup {
-                Setup::Server => Place::Servers(Servers::new(&network, seed, 1)),
-                Setup::Nodes(count) => Place::Servers(Servers::new(&network, seed, count)),
+                Setup::Server => Place::Servers(Servers::new(&network, 1)),
+                Setup::Nodes(count) => Place::Servers(Servers::new(&network, count)),
                 Setup::Redis => Place::Redis(Server::new(&network)),
                 Setup::Memcached => Place::Memcached(Memcached::new(&network)),
                 Setup::ZooKeeper => Place::ZooKeeper(Ensemble::new(&network)),
@@ -452,8 +452,8 @@ fn count_panics() {
     });
 }
 
-/// Plays one seed with these servers; how often something was granted, a latch counted down, a barrier passed.
-fn simulate(seed: u64, setup: Setup) -> [u64; 3] {
+/// Plays one seed with these servers.
+fn play(seed: u64, setup: Setup) -> Arc<World> {
     count_panics();
     PANICS.set(0);
     let world = World::new(seed, setup);
@@ -462,6 +462,12 @@ fn simulate(seed: u64, setup: Setup) -> [u64; 3] {
     if played.is_err() || PANICS.get() > 0 {
         panic!("seed {seed}\n{}", locked(&world.history).make_contiguous().join("\n"));
     }
+    world
+}
+
+/// How often in one seed something is granted, a latch counted down, a barrier passed.
+fn simulate(seed: u64, setup: Setup) -> [u64; 3] {
+    let world = play(seed, setup);
     let passages = locked(&world.passages).len() as u64;
     [world.grants.load(Ordering::Relaxed), world.counts[0].load(Ordering::Relaxed).into(), passages]
 }
@@ -511,6 +517,24 @@ fn nobody_believes_what_others_hold_on_a_majority_of_nodes() {
     simulate_locks(QUORUM_RUNS, Setup::Nodes(NODES));
 }
 
+#[test]
+fn a_seed_plays_the_same_history_each_time() {
+    let setups = [Setup::Server, Setup::Nodes(NODES), Setup::Redis, Setup::Memcached, Setup::ZooKeeper, Setup::Etcd];
+    for setup in setups {
+        for seed in 0..3 {
+            let [once, again] = [(), ()].map(|()| {
+                let world = play(seed, setup);
+                let history = locked(&world.history);
+                // Each server has a name of its own.
+                let lines = history.iter().map(|line| line.split(" on memory:").next().unwrap_or_default().to_owned());
+                lines.collect::<Vec<_>>()
+            });
+            assert!(once.len() > 20, "{once:?}");
+            assert_eq!(once, again, "seed {seed} of {setup:?}");
+        }
+    }
+}
+
 /// A client of servers on a network that is well.
 fn well(network: &Arc<Network>, address: &str) -> Client {
     network.calm_down();
@@ -522,7 +546,7 @@ fn well(network: &Arc<Network>, address: &str) -> Client {
 fn a_machine_that_is_suspended_during_a_ping_finds_that_locks_can_be_had() {
     simulated::run(async {
         let network = Network::new(u64::MAX);
-        let client = well(&network, &Servers::new(&network, u64::MAX, 1).address());
+        let client = well(&network, &Servers::new(&network, 1).address());
         let pings = tokio::spawn(async move { client.ping().await });
         tokio::task::yield_now().await;
         network.suspend(Duration::from_secs(3600));

@@ -3,6 +3,7 @@
 //! not.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -131,8 +132,10 @@ impl Server {
 
 impl Servers {
     /// So many of them, for the clients of this thread.
-    pub(super) fn new(network: &Arc<Network>, seed: u64, count: usize) -> Arc<Self> {
-        let server = |number| Server::new(format!("simulated-{seed}-{number}-of-{count}"));
+    pub(super) fn new(network: &Arc<Network>, count: usize) -> Arc<Self> {
+        // Whatever has the name of another in this process is that one.
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let server = |_| Server::new(format!("simulated-{}", MADE.fetch_add(1, Ordering::Relaxed)));
         let all = (0..count).map(server).collect();
         let servers = Arc::new(Servers { network: network.clone(), all, wires: Mutex::default() });
         let open = |uri: &mut Uri| {

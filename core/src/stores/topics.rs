@@ -1,7 +1,7 @@
 //! What a client listens to at its server, on one connection: its own inbox, and channels that tell of locks. Who has
 //! the connection says the [words](Topics::words) that are due, and tells what came of them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) struct Topics<W> {
 }
 
 struct All<W> {
-    by_channel: HashMap<Arc<str>, Topic<W>>,
+    by_channel: BTreeMap<Arc<str>, Topic<W>>,
     /// Channels that the server is to be asked for.
     fresh: Vec<Arc<str>>,
     /// Channels that nobody listened on when they were put here, and until when they may stay.

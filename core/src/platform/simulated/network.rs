@@ -100,6 +100,7 @@ impl Network {
                 }
             };
             tokio::select! {
+                biased;
                 () = due => {}
                 () = self.said.notified() => {}
             }
