@@ -136,7 +136,7 @@ pub fn judge(history: &History) -> Judgement {
 
 /// Judges what several may hold at once. Store truth: at no grant was more given than `capacity`, tokens are unique and
 /// rise, and of `overtaken`, between asking and being granted all, each other task came in at most so often, but for
-/// one turn in ten. Holder belief: they never believe to have more than `capacity` units together. The counter says
+/// one turn in four. Holder belief: they never believe to have more than `capacity` units together. The counter says
 /// nothing: those who hold at once overwrite one another's increments.
 pub fn judge_shared(history: &History, capacity: u64, overtaken: Option<usize>) -> Judgement {
     let mut found = Judgement::default();
@@ -207,12 +207,12 @@ fn beliefs_fit(tenures: &[Tenure<'_>], capacity: u64, found: &mut Judgement) {
     }
 }
 
-/// One turn in ten may be: a process that has to wait for a processor before its request leaves is overtaken by all
+/// One turn in four may be: a process that has to wait for a processor before its request leaves is overtaken by all
 /// that have one, while a store that lets others in before a waiting writer does so nearly always.
 fn nobody_is_overtaken(tenures: &[Tenure<'_>], most: usize, found: &mut Judgement) {
     let writers: Vec<_> = tenures.iter().filter(|tenure| tenure.units == ALL).collect();
     let overtaken: Vec<_> = writers.iter().filter_map(|writer| overtaken_by(tenures, writer, most)).collect();
-    if overtaken.len() * 10 > writers.len() {
+    if overtaken.len() * 4 > writers.len() {
         let text = format!("{} of {}: {}", overtaken.len(), writers.len(), overtaken.join("; "));
         found.blame(Verdict::StoreTruth, text);
     }

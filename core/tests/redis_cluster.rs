@@ -328,6 +328,26 @@ fn the_locks_of_all_masters_are_listed_looked_at_and_broken() {
     assert!(cluster.client("").ping().is_ok());
 }
 
+/// As they do first of all where slots are brought to another master.
+#[test]
+fn locks_are_listed_and_masters_examined_while_the_first_slot_moves() {
+    let cluster = cluster();
+    let client = cluster.client("ttl=30s");
+    let names = one_for_each_master(&cluster);
+    let guards: Vec<_> = names.iter().map(|name| client.lock(name).acquire().unwrap()).collect();
+    // Others move slots meanwhile, and what moves while it is listed may be left out.
+    let are_listed = || names.iter().all(|name| client.list().unwrap().contains(name));
+    let in_the_first = "06S";
+    let step = Move::begin(&cluster, in_the_first);
+    assert_eq!(step.slot, "0");
+    until("all are listed", are_listed);
+    let found = client.examine().unwrap();
+    assert_eq!(found.iter().filter(|finding| finding.check == "version").count(), 3, "{found:?}");
+    step.end();
+    until("all are listed", are_listed);
+    drop(guards);
+}
+
 #[test]
 fn each_master_is_examined_and_one_that_is_away_is_told_of() {
     let cluster = cluster();

@@ -10,7 +10,7 @@ use lockwright_machines::uri::Uri;
 pub const PORT: u16 = 6379;
 
 /// Where the server listens.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Endpoint {
     Tcp { host: String, port: u16 },
     Unix(PathBuf),

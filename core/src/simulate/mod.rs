@@ -1,6 +1,7 @@
-//! Whole clients, and a server, the nodes of a quorum, a Redis server, a memcached, an ensemble of ZooKeeper's, or a
-//! cluster of etcd's, on a simulated network and clock, by seed: the driver with its tasks, timers and batches, and for
-//! the last four its connections, of bytes on sockets, where the machines' own simulations have sessions alone.
+//! Whole clients, and a server, the nodes of a quorum, a Redis server, a Redis Cluster, a memcached, an ensemble of
+//! ZooKeeper's, or a cluster of etcd's, on a simulated network and clock, by seed: the driver with its tasks, timers
+//! and batches, and for the last five its connections, of bytes on sockets, where the machines' own simulations have
+//! sessions alone.
 //!
 //! Connections are refused, and break without a word; requests and pushes are late or lost; nodes are restarted, empty
 //! or not; the machine is suspended; tasks give up whatever they wait for; clients are closed, and new ones come. A
@@ -34,11 +35,12 @@ use crate::stores::zookeeper::simulated::Ensemble;
 use crate::time::Time;
 use servers::Servers;
 
-/// How many seeds are tried with one server, with nodes of a quorum, with Redis, with memcached, with an ensemble of
-/// ZooKeeper's, and with a cluster of etcd's.
+/// How many seeds are tried with one server, with nodes of a quorum, with Redis, with a Redis Cluster, with
+/// memcached, with an ensemble of ZooKeeper's, and with a cluster of etcd's.
 const RUNS: u64 = 100;
 const QUORUM_RUNS: u64 = 50;
 const REDIS_RUNS: u64 = 40;
+const CLUSTER_RUNS: u64 = 30;
 const MEMCACHED_RUNS: u64 = 40;
 const ZOOKEEPER_RUNS: u64 = 40;
 const ETCD_RUNS: u64 = 20;
@@ -90,6 +92,8 @@ enum Setup {
     Nodes(usize),
     /// A Redis server, restarted with what it has.
     Redis,
+    /// The nodes of a Redis Cluster, between which slots are moved.
+    RedisCluster,
     /// A memcached: one alone holds what lies there, and nobody waits in order.
     Memcached,
     /// An ensemble of ZooKeeper's, where what lies lasts as long as a client's session.
@@ -121,7 +125,7 @@ impl Setup {
     fn soon(self) -> Duration {
         // Where there are sessions it takes several steps.
         match self {
-            Setup::ZooKeeper => 5 * SOON,
+            Setup::ZooKeeper | Setup::RedisCluster => 5 * SOON,
             Setup::Etcd => 10 * SOON,
             _ => SOON,
         }
@@ -139,7 +143,7 @@ impl Setup {
 
     /// Whether what is held has a lease of its own, which can be extended, passed on and kept for a while.
     fn have_leases(self) -> bool {
-        matches!(self, Setup::Server | Setup::Redis)
+        matches!(self, Setup::Server | Setup::Redis | Setup::RedisCluster)
     }
 
     /// After how long everything that went wrong is over, and each side of a connection that broke knows that: whoever
@@ -154,6 +158,7 @@ impl Setup {
 enum Place {
     Servers(Arc<Servers>),
     Redis(Arc<Server>),
+    RedisCluster(Arc<Server>),
     Memcached(Arc<Memcached>),
     ZooKeeper(Arc<Ensemble>),
     Etcd(Arc<Cluster>),
@@ -164,6 +169,7 @@ impl Place {
         match self {
             Place::Servers(servers) => servers.address(),
             Place::Redis(_) => Server::address(),
+            Place::RedisCluster(_) => Server::cluster_address(),
             Place::Memcached(_) => Memcached::address(LONGEST_TTL),
             Place::ZooKeeper(_) => Ensemble::address(LONGEST_TTL),
             Place::Etcd(_) => Cluster::address(LONGEST_TTL),
@@ -174,7 +180,7 @@ impl Place {
     fn fail(&self) {
         match self {
             Place::Servers(servers) => servers.fail(),
-            Place::Redis(server) => server.fail(),
+            Place::Redis(server) | Place::RedisCluster(server) => server.fail(),
             Place::Memcached(server) => server.fail(),
             Place::ZooKeeper(ensemble) => ensemble.fail(),
             Place::Etcd(cluster) => cluster.fail(),
@@ -185,7 +191,7 @@ impl Place {
     fn cut(&self) {
         match self {
             Place::Servers(servers) => servers.cut(),
-            Place::Redis(server) => server.sockets.cut(None),
+            Place::Redis(server) | Place::RedisCluster(server) => server.sockets.cut(None),
             Place::Memcached(server) => server.sockets.cut(None),
             Place::ZooKeeper(ensemble) => ensemble.sockets.cut(None),
             Place::Etcd(cluster) => cluster.sockets.cut(None),
@@ -217,6 +223,7 @@ impl World {
                 Setup::Server => Place::Servers(Servers::new(&network, 1)),
                 Setup::Nodes(count) => Place::Servers(Servers::new(&network, count)),
                 Setup::Redis => Place::Redis(Server::new(&network)),
+                Setup::RedisCluster => Place::RedisCluster(Server::cluster(&network)),
                 Setup::Memcached => Place::Memcached(Memcached::new(&network)),
                 Setup::ZooKeeper => Place::ZooKeeper(Ensemble::new(&network)),
                 Setup::Etcd => Place::Etcd(Cluster::new(&network)),
@@ -329,8 +336,8 @@ impl World {
         Client::open(Some(&self.place.address()), ConnectOptions::default()).expect("a client")
     }
 
-    /// Each gets at once what is free.
-    async fn get_all(&self, clients: &[Client]) {
+    /// Each gets within that time what is free.
+    async fn get_all(&self, clients: &[Client], within: Duration) {
         for (client, (name, capacity)) in clients.iter().flat_map(|client| NAMES.map(|of| (client, of))) {
             let builder = match capacity {
                 1 => client.lock(name),
@@ -338,7 +345,7 @@ impl World {
                 _ if !self.setup.has_lines() => continue,
                 permits => client.semaphore(name, permits),
             };
-            let held = timeout(self.setup.soon(), builder.acquire()).await.expect("it is free").expect("a guard");
+            let held = timeout(within, builder.acquire()).await.expect("it is free").expect("a guard");
             assert_eq!(held.release().await.expect("an answer"), ReleaseOutcome::Released);
         }
     }
@@ -383,7 +390,7 @@ impl World {
 
     async fn play(self: Arc<Self>) {
         match &self.place {
-            Place::Servers(_) | Place::Redis(_) | Place::Memcached(_) => {}
+            Place::Servers(_) | Place::Redis(_) | Place::RedisCluster(_) | Place::Memcached(_) => {}
             Place::ZooKeeper(ensemble) => ensemble.begin(),
             Place::Etcd(cluster) => cluster.begin(),
         }
@@ -403,13 +410,15 @@ impl World {
         }
         // What was exported, or left to its lease, is free by then.
         sleep(self.setup.settles()).await;
-        if matches!(self.setup, Setup::Nodes(_) | Setup::Redis | Setup::Memcached) {
-            meet_servers(&clients).await;
+        if matches!(self.setup, Setup::Nodes(_) | Setup::Redis | Setup::RedisCluster | Setup::Memcached) {
+            // Each client finds that servers are there again, that nodes are not young which nobody asked since their
+            // restart, and which of its connections are of no use.
+            self.get_all(&clients, ENDS).await;
         }
         if self.setup.has_lines() {
             self.count(&clients[0]).await;
         }
-        self.get_all(&clients).await;
+        self.get_all(&clients, self.setup.soon()).await;
         self.hand_over(&clients).await;
         // What was given up was undone, and cannot come to pass any more.
         sleep(Duration::from_secs(10)).await;
@@ -424,15 +433,6 @@ impl World {
         assert!(!network.is_finished(), "what came to pass was looked at");
         network.abort();
         assert_eq!(alive, 2, "tasks of clients that are gone");
-    }
-}
-
-/// Each client finds that servers are there again, that nodes are not young which nobody asked since their restart, and
-/// which of its connections are of no use.
-async fn meet_servers(clients: &[Client]) {
-    for client in clients {
-        let held = timeout(ENDS, client.lock("a").acquire()).await.expect("nodes are there").expect("a guard");
-        assert_eq!(held.release().await.expect("an answer"), ReleaseOutcome::Released);
     }
 }
 
@@ -498,6 +498,11 @@ fn nobody_believes_what_others_hold_on_redis_and_everybody_hears_again() {
 }
 
 #[test]
+fn nobody_believes_what_others_hold_on_a_redis_cluster_and_everybody_hears_again() {
+    simulate_all(CLUSTER_RUNS, Setup::RedisCluster);
+}
+
+#[test]
 fn nobody_believes_what_others_hold_on_memcached() {
     simulate_locks(MEMCACHED_RUNS, Setup::Memcached);
 }
@@ -519,9 +524,10 @@ fn nobody_believes_what_others_hold_on_a_majority_of_nodes() {
 
 #[test]
 fn a_seed_plays_the_same_history_each_time() {
-    let setups = [Setup::Server, Setup::Nodes(NODES), Setup::Redis, Setup::Memcached, Setup::ZooKeeper, Setup::Etcd];
-    for setup in setups {
-        for seed in 0..3 {
+    let of_one = [Setup::Server, Setup::Redis, Setup::Memcached];
+    let of_several = [Setup::Nodes(NODES), Setup::RedisCluster, Setup::ZooKeeper, Setup::Etcd];
+    for setup in of_one.into_iter().chain(of_several) {
+        for seed in 0..2 {
             let [once, again] = [(), ()].map(|()| {
                 let world = play(seed, setup);
                 let history = locked(&world.history);

@@ -4,7 +4,7 @@
 //! Which node has which slot is asked of any of them (`CLUSTER SLOTS`), at first use, when one does not answer, and
 //! while somebody waits; nodes that are asked for what they do not have say where it is.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -63,7 +63,7 @@ pub(crate) struct Cluster {
 #[derive(Default)]
 struct Map {
     /// The nodes that have slots, and those that were heard of since.
-    nodes: HashMap<Endpoint, Arc<Redis>>,
+    nodes: BTreeMap<Endpoint, Arc<Redis>>,
     masters: Vec<Endpoint>,
     /// The number of its master, for each slot; empty while nothing is known.
     owners: Vec<Option<u16>>,
@@ -314,14 +314,17 @@ impl Cluster {
         Some((at.clone(), node.clone()))
     }
 
-    /// The masters with the first slot of each, in the order of those, and how many slots nobody has.
-    pub(super) fn masters_by_slot(&self) -> (Vec<(u16, Endpoint)>, i64) {
+    /// The masters with the first slot of each that is not one of `but`, in the order of those, and how many slots
+    /// nobody has.
+    pub(super) fn masters_by_slot(&self, but: &[u16]) -> (Vec<(u16, Endpoint)>, i64) {
         let map = locked(&self.map);
         let mut masters: Vec<(u16, Endpoint)> = Vec::new();
         let mut unserved = 0;
         for slot in 0..SLOTS as u16 {
             match map.owner(slot) {
-                Some(node) if masters.iter().all(|(_, known)| *known != node) => masters.push((slot, node)),
+                Some(node) if !but.contains(&slot) && masters.iter().all(|(_, known)| *known != node) => {
+                    masters.push((slot, node));
+                }
                 Some(_) => {}
                 None => unserved += 1,
             }

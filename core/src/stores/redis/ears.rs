@@ -7,7 +7,7 @@
 //! **A channel that tells of a lock** is subscribed at the node that has the lock, in the shard of its slot, and moves
 //! with that.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use super::client::Redis;
@@ -30,8 +30,8 @@ pub(super) struct Ears {
 #[derive(Default)]
 struct All {
     inbox: Option<InboxId>,
-    nodes: HashMap<Endpoint, Ear>,
-    channels: HashMap<Arc<str>, Listened>,
+    nodes: BTreeMap<Endpoint, Ear>,
+    channels: BTreeMap<Arc<str>, Listened>,
 }
 
 /// Listens at one node.
@@ -113,7 +113,7 @@ impl Ears {
     }
 
     /// Listens at these masters from now on and nowhere else, to each channel at its owner.
-    pub(super) fn listen(&self, cluster: &Arc<Cluster>, masters: &HashMap<Endpoint, Arc<Redis>>) {
+    pub(super) fn listen(&self, cluster: &Arc<Cluster>, masters: &BTreeMap<Endpoint, Arc<Redis>>) {
         let mut all = locked(&self.all);
         let gone: Vec<_> = all.nodes.keys().filter(|node| !masters.contains_key(*node)).cloned().collect();
         let gone: Vec<_> = gone.iter().filter_map(|node| all.nodes.remove(node)).collect();
@@ -177,7 +177,7 @@ impl All {
     fn place_channels(
         &mut self,
         cluster: &Cluster,
-        masters: &HashMap<Endpoint, Arc<Redis>>,
+        masters: &BTreeMap<Endpoint, Arc<Redis>>,
     ) -> (Vec<Moved>, Vec<Subscription>) {
         let (mut moved, mut left) = (Vec::new(), Vec::new());
         for (name, listened) in &mut self.channels {

@@ -1,14 +1,13 @@
-//! A server on the simulated network, as Redis is: one thing after the other, scripts by their digests, which it
-//! forgets when it is restarted, and messages to whoever subscribed. What a script of the layout `native` does, the
+//! One server, as Redis is: one command after the other, scripts by their digests, which it forgets when it is
+//! restarted, and messages to whoever subscribed. What a script of the layout `native` does, the
 //! [cells](lockwright_machines::cell) do, which are compared with the scripts on real servers
-//! (`core/machines/tests/comparison`). It is restarted with what it has, and stands still now and then.
+//! (`core/machines/tests/comparison`).
 //!
 //! Sources: the pages of the commands and the code of Redis 7.2 (`processCommand`, `server.c`; `pubsub.c`;
 //! `commands.def`, which says what is answered while the data is loaded).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use lockwright_machines::barrier_machine::BarrierCalls;
 use lockwright_machines::latch_machine::LatchCalls;
@@ -19,53 +18,67 @@ use lockwright_machines::written::{Written, compute};
 use redis::Value;
 use sha1_smol::Sha1;
 
-use super::client::LISTENERS;
-use super::input::Input;
-use super::layouts::native_scripts::{self, channel};
-use super::layouts::{barrier_scripts, combined, latch_scripts, shared_scripts, survey};
-use super::wire::Commands;
+use super::shards::Slots;
 use crate::platform::clock;
-use crate::platform::mutex::locked;
-use crate::platform::simulated::network::{At, Network};
-use crate::platform::simulated::random::{MS, SECOND};
-use crate::platform::simulated::sockets::{Connection, Host, Sockets, host};
+use crate::platform::simulated::sockets::Connection;
 use crate::protocol::{Arg, Call, InboxId, Reply, Request, StoreEvent};
+use crate::stores::redis::client::LISTENERS;
+use crate::stores::redis::input::Input;
+use crate::stores::redis::layouts::native_scripts::{self, channel};
+use crate::stores::redis::layouts::{barrier_scripts, combined, latch_scripts, shared_scripts, survey};
+use crate::stores::redis::wire::Commands;
 use crate::time::{StoreTime, Time};
 
 /// What its clock shows when that of the clients shows nothing.
 const CLOCK: StoreTime = StoreTime(1_800_000_000_000_000);
 
 /// See the [module](self).
-pub(crate) struct Server {
-    pub(crate) sockets: Arc<Sockets>,
-    network: Arc<Network>,
-    state: Mutex<State>,
-}
-
-struct State {
-    /// Counts its starts.
+#[derive(Default)]
+pub(super) struct Node {
+    /// Counts its starts after the first.
     run: u64,
-    records: BTreeMap<Arc<str>, Written>,
+    pub(super) records: BTreeMap<Arc<str>, Written>,
     /// The digests of the scripts that it was sent since it was started.
-    scripts: BTreeSet<String>,
-    talks: BTreeMap<Connection, Talk>,
+    pub(super) scripts: BTreeSet<String>,
+    pub(super) talks: BTreeMap<Connection, Talk>,
     /// It reads its data until then, and serves nobody.
     loads_until: Time,
     /// It does nothing until then, and finds later what came.
     stands_until: Time,
-    come: VecDeque<(Connection, Come)>,
+    come: VecDeque<Come>,
+    /// What it knows of the cluster that it is one of.
+    pub(super) slots: Option<Slots>,
 }
 
 /// A connection.
 #[derive(Default)]
-struct Talk {
+pub(super) struct Talk {
     input: Input,
     channels: BTreeSet<String>,
+    /// It said `ASKING`, which is for the next command.
+    asking: bool,
 }
 
-enum Come {
-    Bytes(Vec<u8>),
-    End,
+/// What came to a server, and what it looks at next.
+pub(super) enum Come {
+    Bytes(Connection, Vec<u8>),
+    End(Connection),
+    /// What was published at another node of its cluster.
+    Published(Published),
+}
+
+/// A message on a channel.
+#[derive(Clone)]
+pub(super) struct Published {
+    channel: String,
+    text: String,
+}
+
+/// What a server says, on which connections, and what was published.
+#[derive(Default)]
+pub(super) struct Said {
+    pub(super) on: BTreeMap<Connection, Vec<u8>>,
+    pub(super) published: Vec<Published>,
 }
 
 /// What a script does.
@@ -85,10 +98,7 @@ enum Script {
     Survey,
 }
 
-/// What is said on which connection.
-type Said = BTreeMap<Connection, Vec<u8>>;
-
-enum Answer {
+pub(super) enum Answer {
     Line(&'static str),
     Reply(Reply),
 }
@@ -169,13 +179,19 @@ fn texts<const N: usize>(texts: [&str; N]) -> Reply {
     Reply::List(texts.map(|text| Reply::Text(text.into())).into())
 }
 
+/// The keys of a script, whose number comes first, and its arguments.
+fn keys_of<'a, 'b>(rest: &'a [&'b str]) -> (&'a [&'b str], &'a [&'b str]) {
+    let [count, rest @ ..] = rest else { panic!("a script has keys") };
+    rest.split_at(count.parse().expect("a number of keys"))
+}
+
 /// What became of a subscription, and how many there are now.
 fn about(what: &str, channel: &str, count: usize) -> Answer {
     let (what, channel) = (Reply::Text(what.into()), Reply::Text(channel.into()));
     Answer::Reply(Reply::List(vec![what, channel, Reply::Int(count as i64)]))
 }
 
-fn refused(code: &str, message: impl Into<String>) -> Answer {
+pub(super) fn refused(code: &str, message: impl Into<String>) -> Answer {
     Answer::Reply(Reply::Error { code: code.into(), message: message.into() })
 }
 
@@ -183,7 +199,12 @@ fn is_over(now: StoreTime) -> Reply {
     Reply::List([0, now.0, 0, 0].map(Reply::Int).into())
 }
 
-impl State {
+impl Node {
+    /// The one with this number of so many that are a cluster.
+    pub(super) fn of_cluster(me: usize, count: usize) -> Self {
+        Node { run: (me as u64) << 32, slots: Some(Slots::of(me, count)), ..Node::default() }
+    }
+
     fn now() -> StoreTime {
         StoreTime(CLOCK.0 + (clock::now().as_nanos() / 1000) as i64)
     }
@@ -195,7 +216,13 @@ impl State {
 
     fn answer(&mut self, connection: Connection, command: &[&str], said: &mut Said) -> Answer {
         let talk = self.talks.entry(connection).or_default();
+        let asking = std::mem::replace(&mut talk.asking, matches!(command, ["ASKING"]));
         let (listens, loads) = (!talk.channels.is_empty(), clock::now() < self.loads_until);
+        if let (Some(slots), ["EVAL" | "EVALSHA", _, rest @ ..]) = (&self.slots, command)
+            && let Some(elsewhere) = slots.redirect(keys_of(rest).0, asking, |key| self.records.contains_key(key))
+        {
+            return elsewhere;
+        }
         match command {
             ["SUBSCRIBE", channel] => {
                 talk.channels.insert((*channel).to_owned());
@@ -209,8 +236,10 @@ impl State {
                 refused("ERR", format!("Can't execute '{word}': only (P|S)SUBSCRIBE / ... are allowed in this context"))
             }
             ["CLIENT", "SETNAME" | "SETINFO", ..] => Answer::Line("OK"),
+            ["CLUSTER", "SLOTS"] => Answer::Reply(self.slots.as_ref().expect("it is one of a cluster").told()),
+            ["ASKING"] => Answer::Line("OK"),
             ["TIME"] => {
-                let now = State::now().0;
+                let now = Node::now().0;
                 Answer::Reply(texts([&(now / 1_000_000).to_string(), &(now % 1_000_000).to_string()]))
             }
             ["INFO", "server"] => {
@@ -239,14 +268,15 @@ impl State {
     /// Runs the script with these keys and arguments, whose number comes first.
     fn run(&mut self, digest: &str, rest: &[&str], said: &mut Said) -> Reply {
         let script = *scripts().get(digest).expect("it was sent");
-        let [count, rest @ ..] = rest else { panic!("a script has keys") };
-        let (keys, args) = rest.split_at(count.parse().expect("a number of keys"));
+        let (keys, args) = keys_of(rest);
         let each = args.len() / keys.len();
         match script {
             Script::Listeners => Reply::Int(self.listeners(args[0]).count() as i64),
             Script::Eviction => Reply::Text("noeviction".into()),
             Script::Survey => texts([""]),
-            Script::Of(call) if std::ptr::eq(call, &raw const native_scripts::CALLS.list) => self.list(keys[0]),
+            Script::Of(call) if std::ptr::eq(call, &raw const native_scripts::CALLS.list) => {
+                self.list(args.get(1).unwrap_or(&keys[0]))
+            }
             Script::Of(call) if call.batch => {
                 let renewed = keys.iter().zip(args.chunks(each));
                 Reply::List(renewed.map(|(key, args)| self.perform(call, key, args, said)).collect())
@@ -268,7 +298,7 @@ impl State {
     /// All locks or none, or the first that is free.
     fn together(&mut self, acquire: &'static Call, keys: &[&str], args: &[&str], said: &mut Said) -> Reply {
         let [all, args @ ..] = args else { panic!("it says whether all are wanted") };
-        let (all, now, mut winner) = (*all == "1", State::now(), None);
+        let (all, now, mut winner) = (*all == "1", Node::now(), None);
         let mut answers = Vec::new();
         for (at, (key, args)) in keys.iter().zip(args.chunks(7)).enumerate() {
             answers.push(match winner {
@@ -290,17 +320,23 @@ impl State {
         let args = args.iter().map(|arg| Arg::Text((*arg).into())).collect();
         let request = Request { call, key: key.into(), args };
         let alive = |inbox: InboxId| self.listeners(&channel(inbox)).next().is_some();
-        let computed = compute(self.records.get(key), std::iter::once(&request), State::now(), &alive);
+        let computed = compute(self.records.get(key), std::iter::once(&request), Node::now(), &alive);
         for (inbox, event) in &computed.pushes {
-            let (channel, text) = (channel(*inbox), words(key, event));
-            for listener in self.listeners(&channel) {
-                write(&texts(["message", &channel, &text]), said.entry(listener).or_default());
-            }
+            let published = Published { channel: channel(*inbox), text: words(key, event) };
+            self.tell(&published, said);
+            said.published.push(published);
         }
         if let Some(kept) = computed.kept {
             self.records.insert(key.into(), kept);
         }
         computed.replies.into_iter().next().expect("an answer")
+    }
+
+    /// Tells it to those who listen here.
+    fn tell(&self, Published { channel, text }: &Published, said: &mut Said) {
+        for listener in self.listeners(channel) {
+            write(&texts(["message", channel, text]), said.on.entry(listener).or_default());
+        }
     }
 
     /// All keys that match, in one page.
@@ -311,13 +347,26 @@ impl State {
         Reply::List(std::iter::once(Reply::Text(String::new())).chain(keys).collect())
     }
 
-    fn come(&mut self, connection: Connection, bytes: &[u8]) -> Said {
-        let mut said = Said::new();
-        let Some(talk) = self.talks.get_mut(&connection) else { return said };
+    /// What it says to the next that came, if it does anything now.
+    pub(super) fn look(&mut self) -> Option<Said> {
+        if self.is_standing() {
+            return None;
+        }
+        let mut said = Said::default();
+        match self.come.pop_front()? {
+            Come::Bytes(connection, bytes) => self.read(connection, &bytes, &mut said),
+            Come::Published(published) => self.tell(&published, &mut said),
+            Come::End(connection) => drop(self.talks.remove(&connection)),
+        }
+        Some(said)
+    }
+
+    fn read(&mut self, connection: Connection, bytes: &[u8], said: &mut Said) {
+        let Some(talk) = self.talks.get_mut(&connection) else { return };
         talk.input.brought(bytes);
         loop {
-            let Some(talk) = self.talks.get_mut(&connection) else { return said };
-            let Some(value) = talk.input.value().expect("a command") else { return said };
+            let Some(talk) = self.talks.get_mut(&connection) else { return };
+            let Some(value) = talk.input.value().expect("a command") else { return };
             let Value::Array(parts) = value else { panic!("{value:?} is no command") };
             let word = |part: Value| match part {
                 Value::BulkString(bytes) => String::from_utf8(bytes).expect("a text"),
@@ -325,129 +374,43 @@ impl State {
             };
             let parts: Vec<String> = parts.into_iter().map(word).collect();
             let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-            let answer = self.answer(connection, &parts, &mut said);
-            let out = said.entry(connection).or_default();
+            let answer = self.answer(connection, &parts, said);
+            let out = said.on.entry(connection).or_default();
             match answer {
                 Answer::Line(line) => out.extend_from_slice(format!("+{line}\r\n").as_bytes()),
                 Answer::Reply(reply) => write(&reply, out),
             }
         }
     }
-}
 
-impl Server {
-    /// One on this network.
-    pub(crate) fn new(network: &Arc<Network>) -> Arc<Self> {
-        Arc::new_cyclic(|me| Server {
-            sockets: Sockets::new(network, me.clone()),
-            network: network.clone(),
-            state: Mutex::new(State {
-                run: 1,
-                records: BTreeMap::new(),
-                scripts: BTreeSet::new(),
-                talks: BTreeMap::new(),
-                loads_until: Time::ZERO,
-                stands_until: Time::ZERO,
-                come: VecDeque::new(),
-            }),
-        })
+    /// It looks at it as soon as it does anything.
+    pub(super) fn come(&mut self, come: Come) {
+        self.come.push_back(come);
     }
 
-    /// Where clients find it.
-    pub(crate) fn address() -> String {
-        format!("redis://{}", host(0))
+    pub(super) fn is_standing(&self) -> bool {
+        clock::now() < self.stands_until
     }
 
-    /// Something came, which it looks at as soon as it does anything.
-    fn look_at(&self, connection: Connection, come: Come) {
-        locked(&self.state).come.push_back((connection, come));
-        self.look();
+    /// It serves nobody's keys.
+    pub(super) fn is_away(&self) -> bool {
+        clock::now() < self.stands_until.max(self.loads_until)
     }
 
-    fn look(&self) {
-        let sockets = &self.sockets;
-        loop {
-            let said = {
-                let mut state = locked(&self.state);
-                if clock::now() < state.stands_until {
-                    return;
-                }
-                let Some((connection, come)) = state.come.pop_front() else { return };
-                match come {
-                    Come::Bytes(bytes) => state.come(connection, &bytes),
-                    Come::End => {
-                        state.talks.remove(&connection);
-                        continue;
-                    }
-                }
-            };
-            said.into_iter().for_each(|(connection, bytes)| sockets.send(connection, bytes));
+    pub(super) fn stands_until(&mut self, until: Time) {
+        self.stands_until = self.stands_until.max(until);
+    }
+
+    /// It is restarted, is up then, and reads its data until it serves: it has what it had, but for scripts and
+    /// connections.
+    pub(super) fn restart(&mut self, up: Time, serves: Time) {
+        self.run += 1;
+        (self.stands_until, self.loads_until) = (up, serves);
+        self.scripts.clear();
+        self.talks.clear();
+        self.come.clear();
+        if let Some(slots) = &mut self.slots {
+            slots.restarted(up);
         }
-    }
-
-    /// It does nothing for so long, while connections are made, and bytes come.
-    fn stand_still(self: &Arc<Self>, span: Duration) {
-        let until = clock::now().after(span);
-        {
-            let mut state = locked(&self.state);
-            state.stands_until = state.stands_until.max(until);
-        }
-        let server = self.clone();
-        self.network.say(until, At::Server, move || server.look());
-    }
-
-    /// It is restarted, and has what it had, but for scripts and connections.
-    fn restart(&self) {
-        let (down, loads) = (self.network.below(2 * SECOND), self.network.below(500 * MS));
-        {
-            let mut state = locked(&self.state);
-            let up = clock::now().after(down);
-            state.run += 1;
-            (state.loads_until, state.stands_until) = (up.after(loads), up);
-            state.scripts.clear();
-            state.talks.clear();
-            state.come.clear();
-        }
-        self.sockets.shut_out(0, down);
-    }
-
-    /// It ends one of its connections, as an administrator may have it do.
-    fn end_one(&self) {
-        let talks: Vec<_> = locked(&self.state).talks.keys().copied().collect();
-        let at = self.network.one_of(talks.len());
-        if let Some(connection) = talks.get(at) {
-            locked(&self.state).talks.remove(connection);
-            self.sockets.close(*connection);
-        }
-    }
-
-    /// Something goes wrong: connections break or go silent, it ends one, is restarted, lets nobody in, stands still,
-    /// or forgets the scripts.
-    pub(crate) fn fail(self: &Arc<Self>) {
-        match self.network.below(14).as_nanos() {
-            0 | 1 => self.restart(),
-            2 => {
-                self.sockets.shut_out(0, self.network.below(4 * SECOND));
-            }
-            3 => self.stand_still(self.network.below(3 * SECOND)),
-            4 => self.end_one(),
-            5 => locked(&self.state).scripts.clear(),
-            6 | 7 => self.sockets.go_silent(),
-            _ => self.sockets.cut_one(),
-        }
-    }
-}
-
-impl Host for Server {
-    fn opened(&self, connection: Connection, _: usize) {
-        locked(&self.state).talks.insert(connection, Talk::default());
-    }
-
-    fn came(self: Arc<Self>, connection: Connection, bytes: &[u8]) {
-        self.look_at(connection, Come::Bytes(bytes.to_vec()));
-    }
-
-    fn ended(&self, connection: Connection) {
-        self.look_at(connection, Come::End);
     }
 }
