@@ -633,8 +633,8 @@ mod tests {
             }
             judge_shared(&History { records, ..fine() }, ALL, Some(3)).violations
         };
-        assert_eq!(judged(1).len(), 0);
-        assert!(judged(2)[0].text.contains("2 of 10: r came in 4 times while w waited"));
+        assert_eq!(judged(2).len(), 0);
+        assert!(judged(3)[0].text.contains("3 of 10: r came in 4 times while w waited"));
     }
 
     #[test]

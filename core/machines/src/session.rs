@@ -411,7 +411,7 @@ impl Session {
         };
         // While a renewal is unanswered, its answer decides when the next one is due.
         let renewal = self.renewal.due.filter(|_| self.flight(Op::Renew).is_none());
-        [self.asked.wake, silent, held, renewal].into_iter().flatten().min()
+        [self.asked.wake, silent, held, renewal, self.gave_back_by()].into_iter().flatten().min()
     }
 
     /// The end of the belief to hold the lock; only while it is held.
@@ -745,6 +745,9 @@ impl Session {
     }
 
     fn tick(&mut self, now: Time) {
+        if self.gave_back_by().is_some_and(|by| now >= by) {
+            self.tell_released(ReleaseOutcome::Unknown);
+        }
         match self.phase {
             Phase::Held if now >= self.lease.valid_until => {
                 let reason = self.expires_as();
@@ -843,7 +846,7 @@ impl Session {
         let prev = self.giving.prev.as_ref();
         let prev =
             prev.map(|p| (view.attempt(p.terms.attempt), view.token(p.used), view.ahead(self.giving.given_until)));
-        prev.hash(state);
+        (prev, ahead(self.gave_back_by())).hash(state);
         self.giving.secret.as_ref().map(|secret| (view.attempt(secret.attempt), secret.ttl)).hash(state);
         (self.flight(Op::Acquire).is_some(), self.asked.published, self.asked.broken).hash(state);
         (ahead(self.asked.wake), ahead(self.asked.doubt)).hash(state);
@@ -966,6 +969,36 @@ mod tests {
             now = session.poll_timeout().expect("it is asked again");
             session.handle(now, Event::Tick);
         }
+    }
+
+    #[test]
+    fn who_gives_back_to_a_server_that_grants_nothing_yet_is_told_in_time() {
+        let (mut session, id, now) = asking();
+        let granted = [Reply::Int(1)];
+        session.handle(now, Event::Reply { id, sent: now, answer: Answer::Replies(&granted) });
+        assert!(std::iter::from_fn(|| session.poll_action()).any(|action| matches!(action, Action::Granted { .. })));
+        let service = Service { ttl: TTL, renew: true, max_hold: None, retry: Retry::DEFAULT };
+        session.handle(now, Event::Yield { attempt: AttemptId(2), used: 1, service });
+        let (code, message) = crate::young(2 * TTL, "it is new");
+        let young = [Reply::Error { code, message }];
+        let mut at = now;
+        for _ in 0..1000 {
+            match session.poll_action() {
+                Some(Action::Send { id, .. }) => {
+                    session.handle(at, Event::Reply { id, sent: at, answer: Answer::Replies(&young) });
+                }
+                Some(Action::Released(outcome)) => {
+                    assert_eq!((outcome, at.since(now)), (ReleaseOutcome::Unknown, TTL));
+                    return;
+                }
+                Some(_) => {}
+                None => {
+                    at = session.poll_timeout().expect("it asks again");
+                    session.handle(at, Event::Tick);
+                }
+            }
+        }
+        panic!("nobody is told what became of a release");
     }
 
     #[test]

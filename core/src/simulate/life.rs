@@ -82,13 +82,14 @@ impl Task {
     }
 
     async fn act(&self) {
-        let has_lines = self.world.setup.has_lines();
+        // What a latch and a barrier remember is not to be lost.
+        let counts = self.world.setup.has_lines() && self.world.setup.keeps_all();
         match self.world.below(100) {
             0..5 => self.ask().await,
             5..15 => self.acquire_both().await,
             15..25 => self.acquire_any().await,
-            25..35 if has_lines => self.count_down().await,
-            35..45 if has_lines => self.meet().await,
+            25..35 if counts => self.count_down().await,
+            35..45 if counts => self.meet().await,
             45..55 => self.resume().await,
             _ => self.acquire().await,
         }

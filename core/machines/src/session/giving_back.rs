@@ -13,6 +13,13 @@ impl Session {
         }
     }
 
+    /// When whoever gave back the earlier attempt is told that what became of it is not known: an acquire that gives
+    /// back may be refused for longer than anybody waits for a release, by a server that grants nothing yet.
+    pub(super) fn gave_back_by(&self) -> Option<Time> {
+        let owed = self.asked.first_sent.filter(|_| self.giving.prev.is_some() && !self.asked.told)?;
+        Some(owed.after(self.store_timeout))
+    }
+
     /// What became of the earlier attempt, once the acquire that was to give it back is being undone. The undo gives
     /// back the same and may have come first; so only that it was the holder until then says anything.
     pub(super) fn gave_back_late(&mut self, outcome: Option<ReleaseOutcome>) {

@@ -232,10 +232,7 @@ impl Listener<'_> {
             Value::Array(parts) => parts.as_slice(),
             // Missing rights, or a proxy that has no such command.
             Value::ServerError(error) => return self.refused(&*sink, error.code()),
-            _ => {
-                self.ponged(&*sink);
-                return None;
-            }
+            _ => return self.ponged(&*sink),
         };
         let text = |part: Option<&Value>| match part {
             Some(Value::BulkString(bytes)) => String::from_utf8(bytes.clone()).ok(),
@@ -255,7 +252,7 @@ impl Listener<'_> {
             Some("sunsubscribe") if !self.answered(&over(Told::InShard)) => {
                 tell(&*sink, self.store.topics.ended(&channel, Instant::now() + MOVED));
             }
-            Some("pong") => self.ponged(&*sink),
+            Some("pong") => return self.ponged(&*sink),
             Some("message" | "smessage") => match self.store.topics.recipient(&channel) {
                 Some(Some(key)) => sink.pushed(&key, &StoreEvent::Changed { path: channel }),
                 Some(None) => {
@@ -297,12 +294,17 @@ impl Listener<'_> {
         }
     }
 
-    fn ponged(&mut self, sink: &dyn Sink) {
+    fn ponged(&mut self, sink: &dyn Sink) -> Option<End> {
         if let Some(Sent::Ping | Sent::Confirm(_)) = self.said.front()
             && let Some(Sent::Confirm(channel)) = self.said.pop_front()
         {
+            // In a fail-over one of the two is at the new master already: the sentinels are asked again.
+            if self.store.config.sentinels.is_some() {
+                return Some(End::Lost);
+            }
             tell(sink, self.store.topics.refused(&channel, Instant::now() + REFUSED));
         }
+        None
     }
 
     fn refused(&mut self, sink: &dyn Sink, code: &str) -> Option<End> {

@@ -1,14 +1,17 @@
-//! A Redis server, or the nodes of a cluster, on the simulated network. They are restarted with what they have, and
-//! stand still now and then; slots move from one node to another while their locks are in use.
+//! A Redis server, the nodes of a cluster, or a master and its replica with their sentinels, on the simulated network.
+//! They are restarted with what they have, and stand still now and then; slots move from one node to another while
+//! their locks are in use.
 
 mod node;
+mod replicas;
 mod shards;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use self::node::{Come, Node, Published, Said, Talk};
+use self::node::{Come, Node, Published, Role, Said, Talk};
+use self::replicas::Pair;
 use self::shards::Slots;
 use super::slots;
 use crate::platform::clock;
@@ -18,7 +21,7 @@ use crate::platform::simulated::random::{MS, SECOND};
 use crate::platform::simulated::sockets::{Connection, Host, Sockets, host};
 use crate::time::Time;
 
-/// So many nodes are a cluster.
+/// So many nodes are a cluster, and so many sentinels watch.
 const NODES: usize = 3;
 
 /// See the [module](self).
@@ -36,6 +39,8 @@ struct State {
     told: BTreeMap<(usize, usize), Time>,
     /// How many slots were moved.
     moves: u64,
+    /// The master and its replica, where sentinels watch over them.
+    pair: Option<Pair>,
 }
 
 /// A slot on its way from one node to another.
@@ -56,19 +61,28 @@ impl State {
 impl Server {
     /// One on this network.
     pub(crate) fn new(network: &Arc<Network>) -> Arc<Self> {
-        Server::of(network, vec![Node::default()])
+        Server::of(network, vec![Node::default()], None)
     }
 
     /// The nodes of a cluster on this network.
     pub(crate) fn cluster(network: &Arc<Network>) -> Arc<Self> {
-        Server::of(network, (0..NODES).map(|me| Node::of_cluster(me, NODES)).collect())
+        Server::of(
+            network,
+            (0..NODES).map(|me| Node::new(me, Role::Master, Some(Slots::of(me, NODES)))).collect(),
+            None,
+        )
     }
 
-    fn of(network: &Arc<Network>, nodes: Vec<Node>) -> Arc<Self> {
+    /// A master, its replica, and sentinels on this network.
+    pub(crate) fn watched(network: &Arc<Network>) -> Arc<Self> {
+        Server::of(network, replicas::nodes(), Some(Pair::new()))
+    }
+
+    fn of(network: &Arc<Network>, nodes: Vec<Node>, pair: Option<Pair>) -> Arc<Self> {
         Arc::new_cyclic(|me| Server {
             sockets: Sockets::new(network, me.clone()),
             network: network.clone(),
-            state: Mutex::new(State { nodes, ends: BTreeMap::new(), told: BTreeMap::new(), moves: 0 }),
+            state: Mutex::new(State { nodes, ends: BTreeMap::new(), told: BTreeMap::new(), moves: 0, pair }),
         })
     }
 
@@ -82,6 +96,11 @@ impl Server {
         format!("redis+cluster://{}", [0, 1, 2].map(host).join(","))
     }
 
+    /// Where clients find sentinels.
+    pub(crate) fn watched_address() -> String {
+        replicas::address()
+    }
+
     fn comes(self: &Arc<Self>, node: usize, come: Come) {
         locked(&self.state).nodes[node].come(come);
         self.look(node);
@@ -89,26 +108,30 @@ impl Server {
 
     fn look(self: &Arc<Self>, node: usize) {
         loop {
-            let Some(Said { on, published }) = locked(&self.state).nodes[node].look() else { return };
+            let Some(Said { on, published, wrote }) = locked(&self.state).nodes[node].look() else { return };
             on.into_iter().for_each(|(connection, bytes)| self.sockets.send(connection, bytes));
             published.into_iter().for_each(|published| self.tell_others(node, &published));
+            self.replicate(node, wrote);
         }
     }
 
     /// The nodes of a cluster tell one another what is published.
     fn tell_others(self: &Arc<Self>, from: usize, published: &Published) {
-        let count = locked(&self.state).nodes.len();
-        for to in (0..count).filter(|to| *to != from) {
-            let delay = self.network.delay();
-            let due = {
-                let mut state = locked(&self.state);
-                let told = state.told.entry((from, to)).or_insert(Time::ZERO);
-                *told = (*told).max(clock::now().after(delay));
-                *told
-            };
+        let nodes = if locked(&self.state).nodes[from].slots.is_some() { NODES } else { 0 };
+        for to in (0..nodes).filter(|to| *to != from) {
+            let due = self.due(from, to);
             let (server, published) = (self.clone(), published.clone());
             self.network.say(due, At::Server, move || server.comes(to, Come::Published(published)));
         }
+    }
+
+    /// When what one tells another now arrives there, which is after all that it told it before.
+    fn due(&self, from: usize, to: usize) -> Time {
+        let delay = self.network.delay();
+        let mut state = locked(&self.state);
+        let told = state.told.entry((from, to)).or_insert(Time::ZERO);
+        *told = (*told).max(clock::now().after(delay));
+        *told
     }
 
     /// One does nothing for so long, while connections are made, and bytes come.
@@ -119,11 +142,13 @@ impl Server {
         self.network.say(until, At::Server, move || server.look(node));
     }
 
-    fn restart(&self, node: usize) {
+    /// For how long it is away.
+    fn restart(&self, node: usize) -> Duration {
         let (down, loads) = (self.network.below(2 * SECOND), self.network.below(500 * MS));
         let up = clock::now().after(down);
         locked(&self.state).nodes[node].restart(up, up.after(loads));
         self.sockets.shut_out(node, down);
+        down + loads
     }
 
     /// One ends one of its connections, as an administrator may have it do.
@@ -189,12 +214,16 @@ impl Server {
     }
 
     /// Something goes wrong: connections break or go silent, a node ends one, is restarted, lets nobody in, stands
-    /// still, or forgets the scripts; or a slot moves.
+    /// still, or forgets the scripts; or a slot moves, or a replica takes over.
     pub(crate) fn fail(self: &Arc<Self>) {
-        let nodes = locked(&self.state).nodes.len();
+        let (nodes, is_pair) = {
+            let state = locked(&self.state);
+            (state.nodes.len(), state.pair.is_some())
+        };
         let node = self.network.one_of(nodes);
         match self.network.below(if nodes > 1 { 24 } else { 14 }).as_nanos() {
-            0 | 1 => self.restart(node),
+            0 | 1 | 14.. if is_pair => self.fail_over(),
+            0 | 1 => drop(self.restart(node)),
             2 => self.sockets.shut_out(node, self.network.below(4 * SECOND)),
             3 => self.stand_still(node, self.network.below(3 * SECOND)),
             4 => self.end_one(node),

@@ -20,10 +20,11 @@ use sha1_smol::Sha1;
 
 use super::shards::Slots;
 use crate::platform::clock;
-use crate::platform::simulated::sockets::Connection;
+use crate::platform::simulated::sockets::{Connection, host};
 use crate::protocol::{Arg, Call, InboxId, Reply, Request, StoreEvent};
 use crate::stores::redis::client::LISTENERS;
 use crate::stores::redis::input::Input;
+use crate::stores::redis::layouts::marker::MARK;
 use crate::stores::redis::layouts::native_scripts::{self, channel};
 use crate::stores::redis::layouts::{barrier_scripts, combined, latch_scripts, shared_scripts, survey};
 use crate::stores::redis::wire::Commands;
@@ -38,6 +39,8 @@ pub(super) struct Node {
     /// Counts its starts after the first.
     run: u64,
     pub(super) records: BTreeMap<Arc<str>, Written>,
+    /// What says since when it has had them, by keys of their own.
+    marks: BTreeMap<String, String>,
     /// The digests of the scripts that it was sent since it was started.
     pub(super) scripts: BTreeSet<String>,
     pub(super) talks: BTreeMap<Connection, Talk>,
@@ -46,8 +49,30 @@ pub(super) struct Node {
     /// It does nothing until then, and finds later what came.
     stands_until: Time,
     come: VecDeque<Come>,
+    pub(super) role: Role,
     /// What it knows of the cluster that it is one of.
     pub(super) slots: Option<Slots>,
+}
+
+/// Whether it is written to.
+#[derive(Clone, Copy, Default)]
+pub(super) enum Role {
+    #[default]
+    Master,
+    Replica,
+    /// It says that the node with this number is the master.
+    Sentinel {
+        named: usize,
+    },
+}
+
+/// What lies at a node.
+pub(super) type Data = (BTreeMap<Arc<str>, Written>, BTreeMap<String, String>);
+
+/// Something was written there.
+pub(super) enum Wrote {
+    Record(Arc<str>, Written),
+    Mark(String, String),
 }
 
 /// A connection.
@@ -74,11 +99,12 @@ pub(super) struct Published {
     text: String,
 }
 
-/// What a server says, on which connections, and what was published.
+/// What a server says, on which connections, and what was published and written.
 #[derive(Default)]
 pub(super) struct Said {
     pub(super) on: BTreeMap<Connection, Vec<u8>>,
     pub(super) published: Vec<Published>,
+    pub(super) wrote: Vec<Wrote>,
 }
 
 /// What a script does.
@@ -96,6 +122,8 @@ enum Script {
     Eviction,
     /// What else lies there, which is nothing.
     Survey,
+    /// Since when the server has had what it keeps.
+    Mark,
 }
 
 pub(super) enum Answer {
@@ -130,6 +158,7 @@ fn scripts() -> &'static BTreeMap<String, Script> {
             by_digest(&LISTENERS, Script::Listeners),
             by_digest(survey::eviction("").asks()[0].call, Script::Eviction),
             by_digest(survey::others("", None).asks()[0].call, Script::Survey),
+            by_digest(&MARK, Script::Mark),
         ];
         all.chain(beside).collect()
     })
@@ -200,9 +229,9 @@ fn is_over(now: StoreTime) -> Reply {
 }
 
 impl Node {
-    /// The one with this number of so many that are a cluster.
-    pub(super) fn of_cluster(me: usize, count: usize) -> Self {
-        Node { run: (me as u64) << 32, slots: Some(Slots::of(me, count)), ..Node::default() }
+    /// The one with this number, which has runs of its own.
+    pub(super) fn new(me: usize, role: Role, slots: Option<Slots>) -> Self {
+        Node { run: (me as u64) << 32, role, slots, ..Node::default() }
     }
 
     fn now() -> StoreTime {
@@ -245,12 +274,26 @@ impl Node {
             ["INFO", "server"] => {
                 Answer::Reply(Reply::Text(format!("# Server\r\nredis_version:7.2.4\r\nrun_id:{:040x}\r\n", self.run)))
             }
+            ["INFO", "replication"] => {
+                let role = if matches!(self.role, Role::Replica) { "slave" } else { "master" };
+                Answer::Reply(Reply::Text(format!("# Replication\r\nrole:{role}\r\n")))
+            }
+            ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", _] => {
+                let Role::Sentinel { named } = self.role else { panic!("it is no sentinel") };
+                Answer::Reply(texts([&host(named), "6379"]))
+            }
             ["INFO", "memory"] => {
                 Answer::Reply(Reply::Text("# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n".into()))
             }
-            ["PING" | "EVAL" | "EVALSHA", ..] if loads => refused("LOADING", "Redis is loading the dataset in memory"),
+            ["PING" | "GET" | "EVAL" | "EVALSHA", ..] if loads => {
+                refused("LOADING", "Redis is loading the dataset in memory")
+            }
             ["PING"] if listens => Answer::Reply(texts(["pong", ""])),
             ["PING"] => Answer::Line("PONG"),
+            ["GET", key] => Answer::Reply(self.marks.get(*key).map_or(Reply::Nil, |mark| Reply::Text(mark.clone()))),
+            ["EVAL" | "EVALSHA", ..] if matches!(self.role, Role::Replica) => {
+                refused("READONLY", "You can't write against a read only replica.")
+            }
             ["EVAL", script, rest @ ..] => {
                 let digest = digest(script);
                 assert!(scripts().contains_key(&digest), "no script of the layout: {script}");
@@ -274,6 +317,7 @@ impl Node {
             Script::Listeners => Reply::Int(self.listeners(args[0]).count() as i64),
             Script::Eviction => Reply::Text("noeviction".into()),
             Script::Survey => texts([""]),
+            Script::Mark => self.mark(keys[0], args, said),
             Script::Of(call) if std::ptr::eq(call, &raw const native_scripts::CALLS.list) => {
                 self.list(args.get(1).unwrap_or(&keys[0]))
             }
@@ -327,9 +371,44 @@ impl Node {
             said.published.push(published);
         }
         if let Some(kept) = computed.kept {
-            self.records.insert(key.into(), kept);
+            self.records.insert(key.into(), kept.clone());
+            said.wrote.push(Wrote::Record(key.into(), kept));
         }
         computed.replies.into_iter().next().expect("an answer")
+    }
+
+    /// As the script `quorum/mark` does.
+    fn mark(&mut self, key: &str, args: &[&str], said: &mut Said) -> Reply {
+        let [run, longest] = args else { panic!("{args:?} are no run and a span") };
+        let (now, most) = (Node::now().0, longest.parse::<i64>().expect("microseconds"));
+        let mark = self.marks.get(key);
+        let known = mark.and_then(|mark| mark.strip_prefix(&format!("{run} {longest} "))?.parse::<i64>().ok());
+        match known.map(|since| since + most - now) {
+            Some(left @ 1..) if left <= most => Reply::Int(left),
+            Some(..=0) => mark.map_or(Reply::Nil, |mark| Reply::Text(mark.clone())),
+            _ => {
+                let mark = format!("{run} {longest} {now}");
+                self.marks.insert(key.to_owned(), mark.clone());
+                said.wrote.push(Wrote::Mark(key.to_owned(), mark));
+                Reply::Int(most)
+            }
+        }
+    }
+
+    /// Of what its master wrote.
+    pub(super) fn keep(&mut self, wrote: Wrote) {
+        match wrote {
+            Wrote::Record(key, record) => drop(self.records.insert(key, record)),
+            Wrote::Mark(key, mark) => drop(self.marks.insert(key, mark)),
+        }
+    }
+
+    pub(super) fn data(&self) -> Data {
+        (self.records.clone(), self.marks.clone())
+    }
+
+    pub(super) fn replace(&mut self, data: Data) {
+        (self.records, self.marks) = data;
     }
 
     /// Tells it to those who listen here.
